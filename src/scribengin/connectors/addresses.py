@@ -19,8 +19,8 @@ Fault = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class DataLocation:
-    """Objects or files below an address, a table, or a topic (`NodeType.locations`); without a login, so that it is the same for all that
-    use it. The folder of an option `path` needs none."""
+    """The location of data: objects or files below an address, a table, or a topic (`NodeType.locations`). It contains no login, so that it
+    is equal for all nodes that use the same data. A folder given by an option `path` needs no DataLocation."""
 
     kind: Literal["objects", "table", "topic"]
     at: str
@@ -29,7 +29,7 @@ class DataLocation:
     name: str = ""
     """the name of the topic or table"""
     many: bool = False
-    """for objects: all below, too; for a topic: `name` is a regular expression"""
+    """for objects: True includes all objects below `at`; for a topic: True if `name` is a regular expression"""
 
 
 _MOST_PORT = 65535
@@ -50,7 +50,7 @@ def split_url(url: str) -> SplitResult | None:
 
 
 def has_password(addresses: str) -> bool:
-    """Whether one of several comma-separated addresses contains a password: before its host, or in its query.
+    """True if one of several comma-separated addresses contains a password: before its host, or in its query.
 
     >>> has_password("postgresql://etl@db1/shop"), has_password("http://a:1,http://me:pw@b:1"), has_password("postgresql://db/s?password=x")
     (False, True, True)
@@ -59,7 +59,7 @@ def has_password(addresses: str) -> bool:
 
 
 def without_login(addresses: str) -> str:
-    """One address or several, without the login.
+    """The address or addresses without the login.
 
     >>> without_login("postgresql://etl@db1/shop, http://me:pw@b:1")
     'postgresql://db1/shop, http://b:1'
@@ -94,7 +94,7 @@ def url_check(*schemes: str, write: str) -> Callable[[str | Iterable[str]], Faul
 
 
 def hosts_fault(hosts: Iterable[str]) -> Fault | None:
-    """For `Option.check`: each text is HOST or HOST:PORT, and there is at least one."""
+    """A check for `Option.check`: there is at least one text, and each is HOST or HOST:PORT."""
     named = [*hosts]
     if not named:
         return "is empty", "write HOST or HOST:PORT"
@@ -103,7 +103,8 @@ def hosts_fault(hosts: Iterable[str]) -> Fault | None:
 
 
 def brokers_fault(brokers: str) -> Fault | None:
-    """For `Option.check`: HOST:PORT of Kafka's brokers, separated by commas; a listener's name may be before one (`SSL://HOST:PORT`)."""
+    """A check for `Option.check`: HOST:PORT of Kafka's brokers, separated by commas; each may begin with a listener's name
+    (`SSL://HOST:PORT`)."""
     hosts = [_LISTENER.sub("", each.strip(), count=1) for each in brokers.split(",") if each.strip()]
     if hosts and all(map(is_host, hosts)):
         return None
@@ -111,8 +112,8 @@ def brokers_fault(brokers: str) -> Fault | None:
 
 
 def database_fault(url: str) -> Fault | None:
-    """For `Option.check`: a URL of PostgreSQL (for other schemes see `url_check`), which may name several servers, or none (a socket of
-    this machine)."""
+    """A check for `Option.check`: a URL of PostgreSQL (for other schemes see `url_check`), which may name several servers, or none (a socket
+    of this machine)."""
     scheme, found, rest = url.partition("://")
     hosts = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
     named = [host for host in hosts.split(",") if host]
@@ -122,7 +123,7 @@ def database_fault(url: str) -> Fault | None:
 
 
 def _shown(text: str) -> str:
-    """In quotes, on one line, without a login."""
+    """The text in quotes, on one line, without a login, shortened to `_MOST_SHOWN` characters."""
     scheme, found, rest = text.partition("://")
     bare = f"{scheme}://{rest.rpartition('@')[2]}" if found else text.rpartition("@")[2]
     short = bare if len(bare) <= _MOST_SHOWN else f"{bare[:_MOST_SHOWN]}…"
@@ -137,7 +138,7 @@ HDFS_URL = StoreUrl("url", ("hdfs",), "write hdfs://NAMENODE:PORT/FOLDER")
 
 
 def store_url_fault(url: str, form: StoreUrl) -> tuple[str, str] | None:
-    """What is wrong with the url of a place in a store by itself, and the remedy; None if it is valid.
+    """What is wrong with the syntax of a store's url, and the remedy; None if it is valid.
 
     >>> store_url_fault("s3://bucket/sales", S3_URL), store_url_fault("http://host/bucket", S3_URL)
     (None, ('begins with "http://"', 'write s3://BUCKET/PREFIX, and the server as `endpoint`'))

@@ -1,15 +1,15 @@
 """The available connectors: the packages beside this module that declare a type, and those of the entry points `scribengin.connectors`.
 
-A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
-`make_source(place) -> SourceConnector`, `make_sink(place) -> SinkConnector`. Declarations are read at once, code only when a node is built.
+A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions `make_source(place) ->
+SourceConnector`, `make_sink(place) -> SinkConnector`. Declarations are read at once, code only when a node is built.
 
 A connector whose places are on this machine can declare `checks_local_place`, and have two more functions, so that `plan` reports what
 `run` would refuse: `check_source_place(place)` and `check_sink_place(place, claimant)`. They change nothing, take milliseconds, import
 neither Spark nor Arrow, and raise what `SourceConnector.reader`, `SinkConnector.prepare` and `SinkConnector.recover` would raise.
-`claimant` is None if the ownership of the place is not checked. With `fills_for_tasks` it has `for_tasks(place)`: the place of a source
-with values of this process that others lack.
+`claimant` is None if the ownership of the place is not checked. A connector that declares `fills_for_tasks` has `for_tasks(place)`: it
+returns the context of a source, completed with values that only this process has.
 
-What a module, a source or a sink has otherwise than its type declares is a DeclarationError when it is loaded, or opened.
+If a module, a source or a sink differs from what its type declares, loading or opening it raises DeclarationError.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def open_source(type_: str, place: ConnectorContext) -> SourceConnector:
 
 
 def for_tasks(type_: str, place: ConnectorContext) -> ConnectorContext:
-    """The place of a source for processes with another environment: with values of this environment, if its module has `for_tasks`."""
+    """The context of a source for processes with another environment. It includes values of this process's environment if the module has
+    `for_tasks`."""
     module = _module("SOURCE", type_)
     filled: ConnectorContext = module.for_tasks(place) if "fills_for_tasks" in module.SOURCE.abilities else place
     return filled
@@ -117,8 +118,19 @@ def check_source_place(type_: str, place: ConnectorContext) -> bool:
 
 
 def check_sink_place(type_: str, place: ConnectorContext, claimant: Claimant | None) -> bool:
-    """Check a sink's place on this machine. Returns False if the connector has no such check, or the place is not on this machine. Raises
-    SinkError, Refused or StateError if `prepare` or `recover` would."""
+    """Check a sink's place on this machine.
+
+    Args:
+        type_: The sink's type.
+        place: The sink's context.
+        claimant: The flow that is going to claim the place; None if the ownership is not checked.
+
+    Returns:
+        False if the connector has no such check, or the place is not on this machine.
+
+    Raises:
+        SinkError, Refused, StateError: `prepare` or `recover` would raise it.
+    """
     module = _module("SINK", type_)
     if place.members or "checks_local_place" not in module.SINK.abilities:
         return False

@@ -33,7 +33,7 @@ Keys = tuple[str | int, ...]
 
 
 class CheckedColumn(Protocol):
-    """A column of a node, as far as it is known without Spark. Its text is `name TYPE`."""
+    """A column of a node, with the properties that are known without Spark. Its text is `name TYPE`."""
 
     @property
     def name(self) -> str:
@@ -57,11 +57,11 @@ class CheckedNode(Protocol):
 
     @property
     def declared(self) -> NodeType:
-        """What its connector declares of its type."""
+        """The declaration of its type by its connector."""
 
     @property
     def role(self) -> Literal["source", "sink"]:
-        """Which of the two it is."""
+        """`source` or `sink`."""
 
     @property
     def called(self) -> str:
@@ -73,11 +73,11 @@ class CheckedNode(Protocol):
 
     @property
     def group(self) -> str | None:
-        """For a sink: the group, or `group.member`, that it goes to."""
+        """For a sink: the group, or `group.member`, that it writes to."""
 
     @property
     def static(self) -> bool:
-        """For a source: whether it is read whole, beside a stream."""
+        """For a source: True if it is read completely, as a lookup table beside a stream."""
 
     @property
     def schema(self) -> Schema | None:
@@ -89,7 +89,7 @@ class CheckedNode(Protocol):
 
     @property
     def folder(self) -> pathlib.Path:
-        """The folder of the flow file, which relative paths start at."""
+        """The folder of the flow file; relative paths start there."""
 
     def placements(self) -> Iterator[tuple[Keys, Mapping[str, Any]]]:
         """The places of a sink: (where the place is written in the flow file, the options there). One, or one for each member of its group.
@@ -99,13 +99,21 @@ class CheckedNode(Protocol):
         """The sinks, or sources, before this one in the flow file, in its order; those of unknown types are left out."""
 
     def module_file(self, name: str) -> pathlib.Path | None:
-        """The source file of a module of the flow's code, which is not imported; None if there is none."""
+        """The source file of a module of the flow's code, found without importing the module; None if there is none."""
 
     def path(self, *keys: str | int) -> Keys:
         """The keys of this node, or of a value inside it."""
 
     def problem(self, code: str, path: Keys, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
-        """A problem at the value at `path`; at its nearest parent if there is none."""
+        """A problem at a value of the flow file.
+
+        Args:
+            code: The code of the problem.
+            path: The keys of the value; if there is no such value, the problem is at its nearest existing parent.
+            message: What is wrong.
+            remedy: What to write instead.
+            severity: The severity of the problem.
+        """
 
     def problem_at_key(self, code: str, path: Keys, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
-        """A problem at the key at the end of `path`."""
+        """Like `problem`, but at the key at the end of `path`, not at its value."""

@@ -1,7 +1,7 @@
 """The contract of sources and sinks. To add a system, write one folder with `options.py`, `source.py`, `sink.py`.
 
 Sources
-    A source is *replayable*: it can hand out a `SourceStream` that it handed out before again, byte for byte, or it
+    A source is *replayable*: it can hand out again, byte for byte, a `SourceStream` that it handed out before, or it
     raises an error that it cannot (`SourceError`). The engine keeps the record: `SourceReader.split` proposes the next
     streams, the engine logs them durably as entry n of the source's log *before* any is read, and a position is the
     number of completed entries. After a crash the same entry is read again; `restore` gives a new reader the log.
@@ -20,8 +20,8 @@ Sinks
     sink is an `OfferingSink`.
 
 Abilities
-    What a source or sink has beyond `SourceConnector`, `SourceReader`, `SinkConnector` and `SinkStream` belongs to an ability, which its
-    type declares (`core.abilities`): each such Protocol below names its ability.
+    Anything that a source or sink supports beyond `SourceConnector`, `SourceReader`, `SinkConnector` and `SinkStream` belongs to an
+    ability, which its type declares (`core.abilities`): each such Protocol below names its ability.
 
 Nothing here imports Spark; `read`, `write` and `close` run in executors, the rest in the driver.
 """
@@ -54,7 +54,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class SourceStream:
-    """The slice that one task reads. `place` is JSON (text, numbers, lists, mappings) and says all that `read` needs.
+    """The slice that one task reads. `place` is JSON (text, numbers, lists, mappings) and contains everything that `read` needs.
 
     `label` is for people (`tweets-003.jsonl[0:67108864]`); `files`, `bytes` and `rows` are for lag and progress bars (rows if known). A
     `skipped` stream counts as handed out and is never read (`offsets set`). For a skipped stream, `lost` is a sentence about data that no
@@ -97,7 +97,7 @@ class Backlog:
     """True for an endless source, for which no progress bar can be drawn"""
 
     def most(self, other: Backlog) -> Backlog:
-        """The larger of each figure: a source that two Queries read has the backlog of the slower one."""
+        """The larger of each figure: a source that two queries read has the backlog of the slower one."""
         figures = ("files", "bytes", "rows", "oldest_s")
         pairs = {figure: (getattr(self, figure), getattr(other, figure)) for figure in figures}
         larger = {figure: max((each for each in pair if each is not None), default=None) for figure, pair in pairs.items()}
@@ -105,16 +105,21 @@ class Backlog:
 
 
 class SourceReader(Protocol):
-    """Driver side: finds new data. One per source and Query; used by one thread."""
+    """The driver side of a source: finds new data. One per source and query; used by one thread."""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Apply the log's entries in order, before the first `split` (folded entries first)."""
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next streams, each about one task's work, in the order of their rows; [] if there is nothing new.
+        """The next streams, each about one task's work, in the order of their rows; [] if there is nothing new. Returned streams count as
+        handed out.
 
-        With `final` (`--once`, a drain) the data that exists now is all there is: an endless source is at its end, and files need not
-        settle. Returned streams count as handed out. Raises SourceError, with place and remedy, for data that can never be read again.
+        Args:
+            limits: The limits of the Batch.
+            final: The data that exists now is all there is (`--once`, a drain): an endless source is at its end, and files need not settle.
+
+        Raises:
+            SourceError: Data can never be read again; with its place and a remedy.
         """
 
     def backlog(self) -> Backlog:
@@ -125,7 +130,7 @@ class SourceReader(Protocol):
 
 
 class MeasuringReader(SourceReader, Protocol):
-    """Of the ability `measures_backlog`: a reader whose backlog can be measured without reading it, also for a flow that does not run."""
+    """A reader whose backlog can be measured without reading it, also for a flow that does not run (ability `measures_backlog`)."""
 
     def measure(self) -> Backlog:
         """The backlog after the entries that `restore` applied. Hands out nothing, and writes nothing to the place.
@@ -134,8 +139,8 @@ class MeasuringReader(SourceReader, Protocol):
 
 
 class ReportingReader(SourceReader, Protocol):
-    """Of the ability `reports_position`: a reader that publishes the flow's position to its external system (offsets of a consumer
-    group)."""
+    """A reader that publishes the flow's position to its external system, such as the offsets of a consumer group (ability
+    `reports_position`)."""
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
         """A Batch of `query` (`flow.query`) that read these streams is complete. Called at least once per Batch, in order, but perhaps not
@@ -143,53 +148,66 @@ class ReportingReader(SourceReader, Protocol):
 
 
 class ColumnCheckingSource(Protocol):
-    """Of the ability `checks_columns`: a source whose data declares its own columns."""
+    """A source whose data declares its own columns (ability `checks_columns`)."""
 
     def check_first(self) -> None:
-        """Raises SourceError if the first available file has so few of the columns that this must be a mistake, or lacks a column that is
-        read as a key (`ConnectorContext.keys`). Quick."""
+        """Check the first available file. Quick.
+
+        Raises:
+            SourceError: The file has so few of the columns that this must be a mistake, or lacks a column that is read as a key
+                (`ConnectorContext.keys`).
+        """
 
 
 class KeyCheckingSource(ColumnCheckingSource, Protocol):
-    """Of the ability `checks_keys`: a source of such data that can be a lookup table."""
+    """A source whose data declares its own columns, and that can be a lookup table (ability `checks_keys`)."""
 
     def check_keys(self) -> None:
-        """For a lookup table: raises SourceError if one of its files lacks a column that is read as a key."""
+        """Check the files of a lookup table. Raises SourceError if one of them lacks a column that is read as a key."""
 
 
 class ColumnCheckingReader(SourceReader, Protocol):
-    """Of the ability `checks_columns`: a reader of such a source."""
+    """A reader of a source whose data declares its own columns (ability `checks_columns`)."""
 
     checks_first: bool
-    """True if `split` checks the very first file that it finds, as `check_first` does. Initially False, so that code that only inspects is
-    not stopped."""
+    """True if `split` checks the first file that it finds, as `check_first` does. Initially False, so that code that only inspects does not
+    fail."""
 
 
 class VerifyingReader(SourceReader, Protocol):
-    """Of the ability `verifies`: a reader whose data can disappear after it was handed out and before it was read."""
+    """A reader whose data can disappear after it was handed out and before it was read (ability `verifies`)."""
 
     def verify(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """Which streams of an entry, logged and in no decided Batch, can still be read, and which are lost (see `SourceStream.lost`); the
-        same streams if all data exists. Called when a Query starts, before any other method. Raises SourceError if the flow must not
-        continue without the lost data."""
+        """Find out which streams can still be read. Called when a query starts, before any other method.
+
+        Args:
+            streams: The streams of an entry that is logged and in no decided Batch.
+
+        Returns:
+            The streams that can be read, and skipped ones for data that is lost (see `SourceStream.lost`); the same streams if all data
+                exists.
+
+        Raises:
+            SourceError: The flow must not continue without the lost data.
+        """
 
 
 class HoldingReader(SourceReader, Protocol):
-    """Of the ability `holds_back`: a reader whose data others delete: they keep data that the reader holds. It holds the streams that
-    `split` returns."""
+    """A reader whose data others delete, but not while the reader holds it (ability `holds_back`). It holds the streams that `split`
+    returns."""
 
     def hold(self, streams: Sequence[SourceStream]) -> None:
-        """Hold these streams, which are logged and in no decided Batch: an earlier reader held them."""
+        """Hold these streams, which are logged and in no decided Batch: an earlier reader of the source held them."""
 
     def let_go(self, streams: Sequence[SourceStream]) -> None:
-        """A Batch that read these streams is complete."""
+        """Hold these streams no longer: a Batch that read them is complete."""
 
 
 class SourceConnector(Protocol):
     """One configured source."""
 
     schema: Schema | None
-    """None if the place itself has the columns (Parquet): `resolve_schema` then reads them."""
+    """None if the place itself declares the columns (Parquet): `resolve_schema` then reads them"""
 
     def resolve_schema(self) -> Schema:
         """The columns, from the declaration or the place. Raises SourceError if neither has them."""
@@ -205,12 +223,20 @@ class SourceConnector(Protocol):
 
 
 class TracingSource(SourceConnector, Protocol):
-    """Of the ability `traces_origin`: a source with numbered records, which may contain their origin. Each method reads the place, and
-    raises SourceError or Unreachable."""
+    """A source with numbered records, which may contain their origin (ability `traces_origin`). Each method reads the place, and raises
+    SourceError or Unreachable."""
 
     def numbers_of(self, stream: SourceStream, *, offset: int | None = None, ordinal: int | None = None) -> tuple[int, int] | None:
-        """(offset, number in the stream from 0) of a record, given one of them: steps that Spark runs identify it by the number, Python
-        steps by the offset. None if the stream has no such record, or its beginning no longer exists. Reads up to the record."""
+        """The position of a record in a stream, given one of its two numbers. Reads the stream up to the record.
+
+        Args:
+            stream: The stream.
+            offset: The record's offset; Python steps identify a record by it.
+            ordinal: The number of the record in the stream, from 0; steps that Spark runs identify a record by it.
+
+        Returns:
+            (offset, ordinal); None if the stream has no such record, or its beginning no longer exists.
+        """
 
     def made_of(self, place: str, sequence: int) -> tuple[str, str] | None:
         """(flow, id of the record there) for the record `SOURCE/<place>@<sequence>`; None if it has no origin, or no longer exists."""
@@ -218,7 +244,7 @@ class TracingSource(SourceConnector, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """(lineage, number), with the Term of the lease under which it runs."""
+    """The identity of a Batch: (lineage, number), with the Term of the lease under which it runs."""
 
     flow: str
     query: str
@@ -238,7 +264,7 @@ class Receipt:
     bytes: int
     segments: tuple[Mapping[str, Any], ...] = ()
     digest: int | None = None
-    """for a channel: the order-independent digest of the row ids (`Origins.digest`)"""
+    """for a channel: the digest of the row ids, which does not depend on their order (`Origins.digest`)"""
 
     def as_json(self) -> dict[str, Any]:
         """The form in write receipts and decision records."""
@@ -272,20 +298,26 @@ class SinkStream(Protocol):
 
 
 class JsonStream(SinkStream, Protocol):
-    """Of the ability `takes_json`: a SinkStream that writes JSON: rows that are not in Arrow form yet are passed to it as JSON, at a
-    third of the cost. It must also accept Arrow, for other rows, and write the same output for them."""
+    """A SinkStream that writes JSON (ability `takes_json`): rows that are not in Arrow form yet are passed to it as JSON, at a third of the
+    cost. It must also accept Arrow, for other rows, and write the same output for them."""
 
     json_needs: Sequence[str] | None
     """columns that it additionally requires as Arrow; None if it accepts only Arrow"""
 
     def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Like `write`. `lines`: each row as an object with all columns in the schema's order, terminated by a line feed (there is none
-        inside)."""
+        """Like `write`, for rows that are JSON.
+
+        Args:
+            lines: Each row as an object with all columns in the schema's order, terminated by a line feed (an object contains none).
+            rows: The number of rows.
+            columns: The columns of `json_needs`, as Arrow.
+            ids: As in `write`.
+        """
 
 
 class OriginStream(Protocol):
-    """Of the ability `takes_origins`: a stream that stores the first coordinates of each row, as numbers: that of a channel. Otherwise
-    like a SinkStream."""
+    """A stream of a channel, which stores the first coordinates of each row as numbers (ability `takes_origins`). Otherwise like a
+    SinkStream."""
 
     wants_origins: bool
     """True; a stream that can also be used as a SinkStream returns False in that case"""
@@ -310,7 +342,7 @@ class Decided:
     behind: Mapping[str, Any] = field(default_factory=dict)
     """the state of the sink's place before the Batch ran; see ChainedSink"""
     refused: int = 0
-    """rows of the write receipts that the place does not accept; see OfferingSink"""
+    """the number of rows in the write receipts that the place does not accept; see OfferingSink"""
 
     @property
     def rows(self) -> int:
@@ -339,15 +371,29 @@ class SinkConnector(Protocol):
     exactly_once: bool
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the place for this installation and lineage, or confirm an existing claim. Raises Refused, with remedy, if commits of
-        another flow or lineage exist there; with `adopt` (`--append-new-lineage`) a new lineage is added."""
+        """Claim the place for this installation and lineage, or confirm an existing claim.
+
+        Args:
+            owner: The installation.
+            lineage: The lineage that will write.
+            adopt: Add the lineage although there are commits of others (`--append-new-lineage`).
+
+        Raises:
+            Refused: Commits of another flow or lineage exist there; with the remedy.
+        """
 
     def publish(self, decided: Decided) -> None:
         """Make the decided rows visible. Idempotent. Raises FencedError or StateError, never skips."""
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Under the lease, after a start: finish publishing `decided` (the newest decision), and delete staged data of older Batches
-        (number < `before`) of the lineage that no record names."""
+        """Called after a start: finish publishing the newest decision, and delete staged data that no record names. The caller holds the
+        query's lease.
+
+        Args:
+            decided: The newest decision; None if there is none.
+            lineage: The lineage whose staged data is deleted.
+            before: Staged data of Batches below this number is deleted.
+        """
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Read the place again, as an independent reader would, and compare it with the decisions.
@@ -356,33 +402,54 @@ class SinkConnector(Protocol):
         """
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete everything that this installation's flow wrote here, of all lineages, and the claim (`reset --outputs`); returns how many
-        files (rows, if there are no files). With `dry_run` it deletes nothing. Raises Refused, before anything is deleted, if others have
-        written there too; data that was never committed through this sink is kept."""
+        """Delete everything that this installation's flow wrote here, of all lineages, and the claim (`reset --outputs`). Data that was
+        never committed through this sink is kept.
+
+        Args:
+            owner: The installation.
+            flow: The flow.
+            dry_run: Delete nothing, only count.
+
+        Returns:
+            The number of deleted files; of rows, if there are no files.
+
+        Raises:
+            Refused: Others have written there too. Nothing is deleted then.
+        """
 
 
 class StagingSink(SinkConnector, Protocol):
-    """A sink that creates its own streams, as all sinks do except that of a group, whose members create them. Must be picklable: executors
+    """A sink that creates its own streams. All sinks do, except that of a group, whose members create them. Must be picklable: executors
     get a copy."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
-        """Executor side: a stream for one task output. `attempt` is globally unique and is used only in names of staged data."""
+        """Create a stream for one task output. Runs in an executor.
+
+        Args:
+            batch: The Batch.
+            unit: The number of the task output in the Batch.
+            attempt: A globally unique id of the attempt, used only in names of staged data.
+            schema: The columns of the rows.
+        """
 
 
 class ChainedSink(SinkConnector, Protocol):
-    """Of the ability `chains_batches`: a sink whose place knows only its newest commits, so that each Batch must record which commits
-    it follows."""
+    """A sink whose place records only its newest commits, so that each Batch must record which commits it follows (ability
+    `chains_batches`)."""
 
     def behind(self, units: int) -> Mapping[str, Any]:
-        """Driver side, before a Batch runs: the newest commits at the place, as JSON. It is stored in the Batch's decision, and `publish`
-        refuses to continue from any other state. `units`: how many task outputs will commit one by one; 0 if the Batch commits as a
-        whole."""
+        """The newest commits at the place, as JSON. Called in the driver before a Batch runs. The value is stored in the Batch's decision,
+        and `publish` refuses to continue from any other state.
+
+        Args:
+            units: The number of task outputs that will commit one by one; 0 if the Batch commits as a whole.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Unaccounted:
     """Contents of a sink's place that the flow's state does not account for. `what`: `lineage ID`, for a lineage that the state does not
-    know, or `that no record names`. `rows` is None if it could only be found by reading the data; `items` are files or objects."""
+    contain, or `that no record names`. `rows` is None if it could only be found by reading the data; `items` are files or objects."""
 
     what: str
     rows: int | None = None
@@ -390,7 +457,7 @@ class Unaccounted:
 
     @property
     def is_of_lineage(self) -> bool:
-        """Whether a flow wrote it, although the state does not know it."""
+        """True if a flow wrote it, although the flow's state does not contain that lineage."""
         return self.what.startswith("lineage ")
 
     def __str__(self) -> str:
@@ -401,10 +468,14 @@ class Unaccounted:
 
 
 class CountingSink(SinkConnector, Protocol):
-    """Of the ability `finds_unaccounted`: a sink whose place records what others wrote there."""
+    """A sink whose place records what others wrote there (ability `finds_unaccounted`)."""
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
-        """Driver side, for `audit`; changes nothing. `known`: the lineages that the flow's state accounts for, of any sink."""
+        """The contents that the flow's state does not account for. Runs in the driver, for `audit`; changes nothing.
+
+        Args:
+            known: The lineages that the flow's state accounts for, of any sink.
+        """
 
 
 BESIDE_OUTPUTS = ".scribengin-trash"
@@ -413,7 +484,7 @@ _REMOVED = "removed-", ".removed"
 
 
 def removed_name(name: str) -> str:
-    """The name of a removed file: readers that also read such folders select files by the start or end of a name."""
+    """The name that a removed file gets: readers that also read such folders select files by the start or end of a name."""
     return name.join(_REMOVED)
 
 
@@ -424,27 +495,38 @@ def name_before(removed: str) -> str:
 
 
 class TracingSink(SinkConnector, Protocol):
-    """Of the ability `traces_rows`: a sink whose rows contain their origin."""
+    """A sink whose rows contain their origin (ability `traces_rows`)."""
 
     def places_of(self, lineage: str, number: int, records: Collection[str]) -> Iterator[str]:
-        """The positions of rows that Batch `number` wrote and that came from a record with one of these ids, in the form of a source there:
-        `topic-0@17`. Reads everything that the Batch wrote. Raises SinkError or Unreachable."""
+        """The positions of rows that a Batch wrote and that came from given records. Reads everything that the Batch wrote.
+
+        Args:
+            lineage: The lineage of the Batch.
+            number: The number of the Batch.
+            records: The ids of the records.
+
+        Returns:
+            Positions in the form that a source of the same system uses: `topic-0@17`.
+
+        Raises:
+            SinkError, Unreachable: The place cannot be read.
+        """
 
 
 class TrashSink(SinkConnector, Protocol):
-    """Of the ability `has_trash`: a sink whose place has its own trash: data that `reset` removed can be restored for a while. Each
-    method can be interrupted at any point and repeated; `id_` identifies the reset."""
+    """A sink whose place has its own trash: data that `reset` removed can be restored for a while (ability `has_trash`). Each method is
+    idempotent and may be interrupted at any point; `id_` identifies the reset."""
 
     restorable: bool
     """False if the store does not support it"""
     place: str
-    """the target of writes, which may differ in another flow file"""
+    """the place that the sink writes to; it may differ in another flow file"""
 
     def move_to_trash(self, id_: str, *, owner: str, flow: str) -> int:
         """Like `clear`, but move the data to the trash."""
 
     def check_back(self, id_: str) -> None:
-        """Raise Refused if its place is occupied by now, or the trash is empty; changes nothing."""
+        """Raise Refused if the original place is occupied by now, or the trash is empty; changes nothing."""
 
     def move_back(self, id_: str) -> None:
         """Restore everything; the claim comes last."""
@@ -454,16 +536,25 @@ class TrashSink(SinkConnector, Protocol):
 
 
 class RestorableSink(SinkConnector, Protocol):
-    """Of the ability `restores_files`: a sink whose rows are files that can be renamed: files that `reset` removed can be restored for
-    a while."""
+    """A sink whose rows are files that can be renamed: files that `reset` removed can be restored for a while (ability
+    `restores_files`)."""
 
     restorable: bool
     """True; a sink that supports it only sometimes returns False otherwise"""
     path: Path
 
     def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
-        """Like `clear`, but move the files to the folder `kept`, with their folders relative to `path`, each named by `removed_name`. May
-        be interrupted at any point and repeated. When the files are moved back, the claim last, the former state is restored."""
+        """Like `clear`, but move the files to another folder. Moving them back, the claim last, restores the former state. Idempotent: it
+        may be interrupted at any point and repeated.
+
+        Args:
+            kept: The folder to move to. Files keep their folders relative to `path`, and are named by `removed_name`.
+            owner: The installation.
+            flow: The flow.
+
+        Returns:
+            The number of files.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,11 +569,11 @@ class RefusedRow:
 
 
 class OfferingSink(SinkConnector, Protocol):
-    """Of the ability `refuses_rows`: a sink whose place accepts or refuses rows one by one, and only when they are sent. Refused rows
-    are stored in a record beside the decision, between `offer` and `publish`: each refused row becomes a dead letter, once."""
+    """A sink whose place accepts or refuses rows one by one, and only when they are sent (ability `refuses_rows`). Refused rows are stored
+    in a record beside the decision, between `offer` and `publish`: each refused row becomes a dead letter, once."""
 
     on_error: str
-    """the id of its node"""
+    """what happens to a refused row: `dead_letter`, `drop` or `fail`"""
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         """Make the decided rows visible, and call `refuse` for each that the place never accepts. Idempotent; may be repeated after a
@@ -491,22 +582,24 @@ class OfferingSink(SinkConnector, Protocol):
 
 
 class ComparingSink(SinkConnector, Protocol):
-    """Of the ability `compares_columns`: a sink whose place has its own columns, perhaps created by a person: a table."""
+    """A sink whose place has its own columns, perhaps created by a person, such as a table (ability `compares_columns`)."""
 
     def unlike(self, schema: Schema) -> list[str]:
-        """Driver side, before a start: why the place does not accept rows with these columns, one sentence per reason. Changes nothing."""
+        """Why the place does not accept rows with these columns, one sentence per reason. Runs in the driver before a start; changes
+        nothing."""
 
 
 class BufferingSink(SinkConnector, Protocol):
-    """Of the ability `buffers_batches`: a sink that may keep a published Batch for a while, because its place is unavailable."""
+    """A sink that may keep a published Batch for a while because its place is unavailable (ability `buffers_batches`)."""
 
     def upkeep(self) -> list[str]:
-        """Driver side, now and then between Batches: send waiting rows, if the place accepts them now. Returns sentences for people."""
+        """Send waiting rows, if the place accepts them now. Called in the driver from time to time, between Batches. Returns sentences for
+        people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """The flow that is going to claim a sink's place. `owner` is the installation, `lineage` that of the Query; empty if a run creates a
+    """The flow that is going to claim a sink's place. `owner` is the installation, `lineage` that of the query; empty if a run creates a
     new one. `adopt`: as in `SinkConnector.prepare`; `decided`: the decision that will be recovered there, if it is known."""
 
     owner: str
@@ -516,37 +609,37 @@ class Claimant:
 
 
 class PlaceChecking(Protocol):
-    """Of the ability `checks_place`: a sink of an external system whose place can be checked before any run, by `validate --env`, or a
-    source whose reader connects only after it is created."""
+    """A sink whose external place can be checked before any run, by `validate --env`, or a source whose reader connects only after it is
+    created (ability `checks_place`)."""
 
     def check_place(self) -> None:
-        """Driver side: connect, and check that the data to read, or the target of rows, exists and can be inspected. Raises Unreachable,
-        SourceError or SinkError. Changes nothing, and takes at most seconds."""
+        """Connect, and check that the data to read, or the target of rows, exists and can be inspected. Runs in the driver, changes
+        nothing, and takes at most seconds. Raises Unreachable, SourceError or SinkError."""
 
 
 class CodeSink(SinkConnector, Protocol):
-    """Of the ability `runs_code`: a sink whose streams run user code."""
+    """A sink whose streams run user code (ability `runs_code`)."""
 
     load: Callable[[str], Any] | None
-    """the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
+    """returns the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
 
 
 class MaskingSink(SinkConnector, Protocol):
-    """Of the ability `masks`: a sink that passes secrets to Spark in options."""
+    """A sink that passes secrets to Spark in options (ability `masks`)."""
 
     redacted: Sequence[str]
     """the names of the options that hold secrets"""
 
 
 class HandedOverSource(SourceConnector, Protocol):
-    """Of the ability `handed_over`: a source whose records come from another tier: all of its blocks are TracedBlocks."""
+    """A source whose records come from another tier: all of its blocks are TracedBlocks (ability `handed_over`)."""
 
     handed_over: bool
     """True"""
 
 
 class StateAuditedSink(SinkConnector, Protocol):
-    """Of the ability `audited_in_state`: a sink of which an audit reads only the flow's state, and never the place."""
+    """A sink whose audit reads only the flow's state, and never the place (ability `audited_in_state`)."""
 
     audited_in_state: bool
     """True"""
@@ -554,8 +647,8 @@ class StateAuditedSink(SinkConnector, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """The arguments that a connector is built with: the node's id and the flow's folder. Relative paths start there; those of options that
-    travel with the flow (`core.options`) start at `code_folder`."""
+    """The arguments for building a connector: the node's id, the flow's folder and others. Relative paths start at `folder`; those of
+    options that travel with the flow (`core.options`) start at `code_folder`."""
 
     node: str
     folder: Path
@@ -564,34 +657,34 @@ class ConnectorContext:
     on_error: str = "dead_letter"
     flow: str = ""
     version: str = ""
-    """version of the flow's definition; for a sink that reports it"""
+    """version of the flow's definition, for a sink that reports it"""
     work: Path | None = None
-    """a sink's own folder in the state, where it may stage; None if nothing will be written"""
+    """the sink's own folder in the state, where it may stage; None if nothing will be written"""
     earlier: tuple[Path, ...] = ()
-    """the `work` folders of all Queries, of this and other tiers, that wrote to the sink in the flow's life: for `audit`; with `work`
-    only"""
+    """the `work` folders of all queries, of this and other tiers, that wrote to the sink in the flow's life: for `audit`; only set with
+    `work`"""
     delivery: str = "exactly_once"
-    """what a sink is built for"""
+    """the delivery guarantee that a sink is built for"""
     members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
     """for a node with a group: (name, cost, options) of each member"""
     member: str = ""
-    """the name of the member, for a node that is one of a group: the numbers of its Batches have gaps"""
+    """the name of the member, for a node that is a member of a group: the numbers of its Batches have gaps"""
     code: Path | None = None
-    """None: the same as `folder`"""
+    """the folder of the flow's code; None if it is `folder`"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks that another process maintains"""
     any_columns: bool = False
     """True if the user accepted that the first file of a source has other columns than the flow declares"""
     learned: tuple[str, ...] = ()
-    """columns of `schema` that were not declared: a value that does not fit them is null, and stops nothing"""
+    """columns of `schema` that `evolve: add` added to the declared ones: a value that does not fit is read as null, without an error"""
     static: bool = False
     """True for a source that is a lookup table: it is read completely at each start"""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """columns of a source that the flow reads as keys, and their use, for people: `the join key of step "placed"`"""
+    """columns of a source that the flow reads as keys, each with its use as text for people: `the join key of step "placed"`"""
 
     @property
     def code_folder(self) -> Path:
-        """The folder that paths of files start at that belong to the flow's text, such as schemas."""
+        """The folder that relative paths of files which belong to the flow's text, such as schemas, start at."""
         return self.folder if self.code is None else self.code
 
 
@@ -599,7 +692,7 @@ class ConnectorContext:
 
 
 class AlreadyCommitted(Exception):
-    """Raised by a UnitStream: this task output of this Batch is committed; `report` is what its task reported then."""
+    """Raised by a UnitStream if this task output of this Batch is already committed; `report` is the report that its task stored then."""
 
     def __init__(self, report: Mapping[str, Any]) -> None:
         super().__init__("committed by another attempt")
@@ -609,7 +702,7 @@ class AlreadyCommitted(Exception):
 class UnitStream(SinkStream, Protocol):
     """A stream whose rows become visible by `commit`, in one step with the report of its task.
 
-    `write`, `close` and `commit` raise AlreadyCommitted if another attempt was first. `close` waits until the rows are in their final
+    `write`, `close` and `commit` raise AlreadyCommitted if another attempt committed first. `close` waits until the rows are in their final
     place, still invisible, and records it in the write receipt.
     """
 
@@ -618,9 +711,9 @@ class UnitStream(SinkStream, Protocol):
 
 
 class UnitSink(ChainedSink, StagingSink, Protocol):
-    """Of the ability `commits_units`: a sink that can commit the task outputs of a Batch one by one: each in its own transaction, which
-    also contains its report. The engine uses it if a task output is the same whenever the Batch is run: its `input_hash` identifies the
-    input, and the unit number the part."""
+    """A sink that can commit the task outputs of a Batch one by one, each in its own transaction, which also contains its report (ability
+    `commits_units`). The engine uses it if a task output is the same whenever the Batch is run: its `input_hash` identifies the input, and
+    the unit number the part."""
 
     units: int
     """maximum number of task outputs of a Batch"""
@@ -628,33 +721,42 @@ class UnitSink(ChainedSink, StagingSink, Protocol):
     def unit_stream(
         self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
     ) -> UnitStream:
-        """Executor side: like `stream`. `unit` counts from 0; `behind` is the value of `ChainedSink.behind`."""
+        """Create a stream for one task output, like `stream`. Runs in an executor.
+
+        Args:
+            batch: The Batch.
+            unit: The number of the task output, from 0.
+            attempt: A globally unique id of the attempt.
+            schema: The columns of the rows.
+            input_hash: Identifies the input of the Batch.
+            behind: The value of `ChainedSink.behind`.
+        """
 
 
 # The contract of sinks whose rows are written by one of Spark's own sinks.
 
 
 class RowStream(SinkStream, Protocol):
-    """Of the ability `spark_writes`: a stream of a SparkSink. `write` prepares rows for Spark, `close` only counts them."""
+    """A stream of a SparkSink. `write` prepares rows for Spark, `close` only counts them (ability `spark_writes`)."""
 
     def take(self) -> Sequence[pa.RecordBatch]:
         """The rows prepared for Spark since the last call, with the sink's `columns`."""
 
 
 class SparkSink(StagingSink, Protocol):
-    """Of the ability `spark_writes`: a sink whose rows are written by one of Spark's own sinks, at least once: a Batch that fails, or
-    is killed, before it is decided is written again. Alone in its Query. `stream` returns RowStreams; `publish` does nothing."""
+    """A sink whose rows are written by one of Spark's own sinks, at least once: a Batch that fails, or is killed, before it is decided is
+    written again (ability `spark_writes`). It is the only sink of its query. `stream` returns RowStreams; `publish` does nothing."""
 
     format: str
-    """Spark's name of its sink"""
+    """Spark's name for its sink"""
     columns: str
     """the columns of the rows for Spark, as DDL"""
     jars: str
     """the set of jars that Spark needs for it (`embedded.jars`)"""
 
     def spark_options(self) -> Mapping[str, str]:
-        """The options for Spark's sink, with secrets in plain text: only for Spark, with redaction of all these names. Raises SinkError for
-        settings that Spark's client does not have."""
+        """The options for Spark's sink, with secrets in plain text: pass them only to Spark, with redaction of all names in `redacted`.
+        Raises SinkError for settings that Spark's client does not have."""
 
     def fault(self, text: str) -> ScribenginError | None:
-        """Spark's message about a failed write, as a Scribengin error; None if the place is not the cause."""
+        """Spark's message about a failed write as a Scribengin error; None if the place is not the cause."""

@@ -1,24 +1,24 @@
-"""The commit of a Batch of staged files, as folders, object stores and Delta tables share it.
+"""The commit of a Batch of staged files, shared by the sinks of folders, object stores and Delta tables.
 
 Tasks stage files that no reader sees. When their Batch is decided, its sink publishes it, in this order. Any step may have been done
-before, by this process or by another one, so a process that is killed between two of them is completed by the next one that publishes.
+before, by this process or by another one: if a process is killed between two steps, the next process that publishes completes the rest.
 
-1. *The claim*: is this lineage still the one that may write to the place? First, so that a driver whose place was taken over changes
-   nothing there.
-2. *The turn*: the Batch must follow the newest commit record of its lineage. A later record, or one of a newer Term, means that another
-   driver has taken over while this one was suspended. Before the record, because afterwards the number is taken.
-3. *The record*, put-if-absent under the number of the Batch. This is the commit: of several drivers that have come so far, one succeeds.
+1. *The claim*: check that this lineage may still write to the place. First, so that a driver whose place was taken over changes nothing
+   there.
+2. *The order*: the Batch must follow the newest commit record of its lineage. A later record, or one of a newer Term, means that another
+   driver has taken over while this one was suspended. Before the record, because afterwards the number is occupied.
+3. *The record*, put-if-absent under the number of the Batch. This is the commit: of several drivers that reach this step, one succeeds.
    Before any file is revealed, so that files of two decisions about one Batch are never visible side by side.
-4. *The comparison* with the record that is stored. An equal one is this decision: it was written before, and the rest may be missing.
-   Any other one is that of another driver, whose files must not be mixed with these.
-5. *The files* that the record names are revealed: renamed, uploaded completely, or committed to the log of a table.
-6. *The rest* that failed attempts staged is deleted; not earlier, because until then the files of the record are staged there too.
-7. *A mark* that all of this is done, where looking at each file again is not cheap; and old records are folded.
+4. *The comparison* with the record that is stored. An equal record is of this decision: it was written before, and later steps may be
+   missing. Any other record is of another driver, whose files must not be mixed with these.
+5. *The files* that the record names are revealed: renamed, uploaded completely, or committed to the log of a table. 6. *The rest* that
+failed attempts staged is deleted; not earlier, because until then the files of the record are staged there too. 7. *A mark* that all of
+this is done, where checking each file again is not cheap; and old records are folded.
 
-`StagedCommit.write` does 2 to 4. The others are the sink's: claims and files are kept in different ways at each kind of place.
+`StagedCommit.write` does steps 2 to 4. The others are done by the sink: claims and files are kept in different ways at each kind of place.
 
 In a store, a lineage that is taken over is also *closed*: a record that is not a Batch takes its next number. So even a driver that is
-suspended between 1 and 3 commits nothing more, unless its numbers have gaps, which those of a member of a group have.
+suspended between steps 1 and 3 commits nothing more, unless its numbers have gaps, as those of a member of a group have.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Record = Mapping[str, Any]
 
 CLOSED_BY = "closed_by"
-"""in the record that closes a lineage: the lineage that has taken over"""
+"""key of the record that closes a lineage; its value is the lineage that has taken over"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +50,19 @@ class StagedCommit:
     """the place, for messages"""
     log: NumberedLog
     consecutive: bool
-    """every number up to the newest has a record, and two reads by name cost less than a listing: then the records beside a Batch's own are
-    enough to tell its turn"""
+    """True if every number up to the newest has a record, and two reads by name cost less than a listing: then the records of the numbers
+    before and after a Batch are enough to check its order"""
 
     def write(self, decided: Decided, build: Callable[[Decided, Record | None], Record]) -> Record:
-        """Write the commit record of a decided Batch, unless that was done.
+        """Write the commit record of a decided Batch, unless it is written already.
 
         Args:
             decided: The Batch.
-            build: Makes the record from the Batch and the record that it follows (None for the first), the same one each time.
+            build: Makes the record from the Batch and the record that it follows (None for the first). Must return the same record each
+                time.
 
         Returns:
-            The record that is stored now.
+            The stored record.
 
         Raises:
             FencedError: The Batch is older than the newest record, has an older Term, was decided differently, or its lineage is closed.
@@ -77,7 +78,7 @@ class StagedCommit:
         return stored
 
     def _followed(self, batch: BatchId) -> Record | None:
-        """The record that the Batch follows; None for the first. Raises FencedError if it can follow none of those that exist."""
+        """The record that the Batch follows; None for the first. Raises FencedError if a newer driver has written."""
         number, before = self._newest_before(batch)
         if before is None:
             return None
@@ -88,7 +89,8 @@ class StagedCommit:
         return before
 
     def _newest_before(self, batch: BatchId) -> tuple[int, Record | None]:
-        """The newest record below the Batch's number, and its own number. Raises FencedError if there is one above."""
+        """The number of the newest record below the Batch's number, and the record; (-1, None) if there is none. Raises FencedError if
+        there is a record above the Batch's number."""
         if self.consecutive:
             before = self.log.read(batch.number - 1)
             if before is not None and not self.log.has(batch.number + 1):
@@ -111,7 +113,7 @@ class StagedCommit:
 
 
 def commit_record(decided: Decided, *, sink: str, owner: str, **settings: str) -> dict[str, Any]:
-    """What every commit record holds of a decision.
+    """The part of a commit record that is the same for every kind of place.
 
     Args:
         decided: The Batch.
@@ -136,5 +138,5 @@ def commit_record(decided: Decided, *, sink: str, owner: str, **settings: str) -
 
 
 def is_closed(record: Record) -> bool:
-    """Whether it is not a Batch, but the end of its lineage."""
+    """True if the record is not of a Batch, but closes its lineage."""
     return CLOSED_BY in record

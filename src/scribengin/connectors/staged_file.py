@@ -1,5 +1,5 @@
-"""Rows of one task output in a file of the state folder: an Arrow stream with a checksum, which a decision names and a publication
-reads."""
+"""The rows of one task output in a file of the state folder: an Arrow stream with a checksum. A decision names the file, and publishing
+reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StagedFile:
-    """The file of an attempt at a task output. It is created with its first batch."""
+    """The file of one attempt at a task output. It is created with its first batch."""
 
     def __init__(self, folder: Path, unit: int, attempt: str, schema: pa.Schema) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class StagedFile:
         self._rows += batch.num_rows
 
     def close(self, sink: str) -> Receipt:
-        """Make the file durable; returns the segment for the write receipt, nothing if there is no file."""
+        """Make the file durable, and return the write receipt for `sink`; it has no segment if no file was created."""
         if self._file is None or self._writer is None:
             return Receipt(sink, self._unit, 0, 0)
         self._writer.close()
@@ -63,7 +63,16 @@ class StagedFile:
 
 @contextmanager
 def open_staged(folder: Path, segment: Mapping[str, Any], sink: str) -> Iterator[pa.ipc.RecordBatchStreamReader]:
-    """The file that a segment of a write receipt names. Raises StateError if it is missing, truncated or changed."""
+    """Open the file that a segment of a write receipt names.
+
+    Args:
+        folder: The folder of staged files.
+        segment: The segment.
+        sink: The id of the sink, for messages.
+
+    Raises:
+        StateError: The file is missing, truncated or changed.
+    """
     path = folder / segment["staged"]
     try:
         source = mapped(path)

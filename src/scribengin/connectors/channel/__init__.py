@@ -8,7 +8,7 @@ __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
-    """The reading end of the channel."""
+    """The reading end of a channel."""
     if place.options["kind"] == "kafka":
         from scribengin.connectors.channel.kafka import KafkaChannelSource
 
@@ -19,7 +19,7 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 
 def make_sink(place: ConnectorContext) -> StagingSink:
-    """The writing end of the channel."""
+    """The writing end of a channel."""
     sink = _open_sink(place)
     match place.options["durability"]:
         case "store_on_failure":

@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from scribengin.formats.packs import PackBlock, PackMaker
 
 
-# Files of a channel that disappeared before they were read, or that no tier wrote: the commit records of the writing end say which files
+# Detects files of a channel that disappeared before they were read, or that no tier wrote: the commit records of the writing end say which
+# files must exist, and which may.
 # must exist, and which may.
 
 
 _BATCH = re.compile(r"part-(\d{10})-")
-"""how names of an upstream tier's files begin: with their Batch"""
+"""matches the beginning of the name of an upstream tier's file, which contains its Batch"""
 
 
 class ChannelReader(FilesReader):
@@ -61,8 +62,12 @@ class ChannelReader(FilesReader):
         self.quiet = True
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """As for any folder. Raises SourceError for a file that was published, not read, not released, and does not exist; and, before any
-        file is read, for one that no commit record names: record batches under another name would be read twice."""
+        """See FilesReader.
+
+        Raises:
+            SourceError: A file that was published, and neither read nor released, does not exist. Or no commit record names a file: it is
+                not read, because record batches under another name would be read twice.
+        """
         self._learn()
         streams = super().split(limits, final=final)
         gone = []
@@ -101,7 +106,7 @@ class ChannelReader(FilesReader):
             )
 
     def _is_handed_over(self, path: str) -> bool:
-        # a Batch's record is there before the first of its files
+        # the record of a Batch exists before the first of its files
         if path not in self._awaited:
             named = _BATCH.match(path)
             records = [lineage.commits.read(int(named[1])) for lineage in lineages_in(self._discovery.root)] if named else []
@@ -111,13 +116,13 @@ class ChannelReader(FilesReader):
         return True
 
     def _hold(self, paths: Collection[str]) -> tuple[set[str], set[str]]:  # noqa: ARG002
-        """A channel keeps all files that its readers have not acknowledged."""
+        """Holds nothing: the writing end keeps all files that its readers have not acknowledged."""
         return set(), set()
 
     def _learn(self) -> None:
         for lineage in lineages_in(self._discovery.root):
             seen = max(self._seen.get(lineage.path.name, -1), lineage.read_released()[0])
-            # the files of Batches up to the mark are all in their places
+            # the files of Batches up to the mark have all been renamed
             mark = lineage.read_mark()
             if mark <= seen:
                 continue
@@ -134,7 +139,7 @@ _STREAM_BYTES = 32 * 2**20
 
 
 class FolderChannelSink(PublishedFiles):
-    """The writing end. It is claimed, published, recovered and audited like any folder of files.
+    """The writing end of a channel in a folder. It is claimed, published, recovered and audited like a folder of a files sink.
 
     If the edge does not block its upstream tier, task outputs are staged in the state folder (`<work>/<lineage>/staged/<number>/…`),
     because the channel may be unavailable, and are copied to the channel when their Batch is published.
@@ -175,7 +180,7 @@ class FolderChannelSink(PublishedFiles):
             remove_tree(self._own_staged(self._work, batch))
 
     def newest_published(self, lineage: str) -> int:
-        """The newest Batch with a commit record, where all older ones are complete; -1: none."""
+        """The newest Batch with a commit record; -1 if there is none."""
         newest = self._of(lineage).commits.newest()
         return -1 if newest is None else newest
 
@@ -187,7 +192,7 @@ class FolderChannelSink(PublishedFiles):
         return work / batch.lineage / "staged" / f"{batch.number:010d}"
 
     def _copy_over(self, decided: Decided) -> None:
-        """Copy missing files to the folder where the channel stages and renames, each whole or not at all."""
+        """Copy missing files to the channel's own staging folder. A file appears there completely or not at all."""
         batch, place = decided.batch, self._of(decided.batch.lineage)
         if self._work is None or place.read_mark() >= batch.number:
             return
@@ -208,7 +213,7 @@ class FolderChannelSink(PublishedFiles):
 
 
 class PackFile:
-    """The record batches of one task output as one staged file. See OriginStream in the contract."""
+    """A stream that writes the record batches of one task output to one staged file. See OriginStream."""
 
     wants_origins = True
 
@@ -266,7 +271,7 @@ class PackFile:
 
 
 class FolderChannelSource(FilesSource):
-    """The reading end."""
+    """The reading end of a channel in a folder."""
 
     handed_over = True
     _readers = ChannelReader
@@ -283,7 +288,7 @@ class FolderChannelSource(FilesSource):
         return known_schema(self.schema, self._wire.id, self._node)
 
     def reader(self) -> FilesReader:
-        """As for any folder; it is created if the upstream tier has not created it yet, and other contents of the folder are not
+        """A reader of the folder; the folder is created if the upstream tier has not created it yet. Other contents of the folder are not
         reported."""
         make_folder(self._home)
         return super().reader()

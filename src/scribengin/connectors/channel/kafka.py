@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 KEY_HEADER = "scribengin-key"
 """the header with the id of the key that a record batch is encrypted with"""
 _MOST_BYTES = 8 * 2**20
-"""the message size that topics of channels allow; larger than in other topics, so that a row too large for those still fits"""
+"""the message size that topics of channels allow; larger than in other topics, so that a row that is too large for those still fits"""
 _LOOK_S = 3.0
 _HEAD_BYTES = 512
 """upper bound of the overhead of a message and its batch, in bytes"""
 
 
 class KafkaChannelSink(KafkaSink):
-    """The writing end."""
+    """The writing end of a channel in a Kafka topic."""
 
     def __init__(self, place: ConnectorContext) -> None:
         options = _connection(place) | {"topic": place.options["topic"], "format": "binary", "missing_topic": "make", "record_id": "none"}
@@ -60,7 +60,7 @@ class KafkaChannelSink(KafkaSink):
         self._target = self._topics.get(self._options["topic"])
 
     def _take_back(self, *, dry_run: bool) -> None:
-        """The topic of a channel belongs to the flow: it is deleted with its contents."""
+        """Delete the topic with its contents: the topic of a channel belongs to the flow."""
         if not dry_run:
             self._topics.delete(self._options["topic"])
 
@@ -80,7 +80,7 @@ class KafkaChannelSink(KafkaSink):
 
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> OriginMaker:
         name = self._options["topic"]
-        if self._patient:  # what may have to wait is created without a request to the channel, which may be unavailable
+        if self._patient:  # a stream that may have to wait is created without a request to the channel, which may be unavailable
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
         else:
             topic = self._topics.get(name)
@@ -92,8 +92,8 @@ class KafkaChannelSink(KafkaSink):
 
 
 class PackMessages:
-    """Rows become messages of record batches. Without keys the record batches of a task output go round the partitions, starting with
-    `first`."""
+    """Converts rows to messages that contain record batches. Without keys the record batches of a task output are distributed over the
+    partitions in rotation, starting with `first`."""
 
     def __init__(self, packs: PackMaker, topic: TargetTopic, key: Sequence[str], first: int) -> None:
         self._packs = packs
@@ -102,7 +102,7 @@ class PackMessages:
         self._next = first
 
     def make_from(self, rows: pa.RecordBatch, origins: Origins) -> tuple[Outgoing, list[Bad]]:
-        """The record batches of the rows, and the errors of rows that are in none."""
+        """The messages for the rows, and the rows that are in no record batch."""
         made: list[Packed] = []
         partitions: list[int] = []
         bad: list[Bad] = []
@@ -134,7 +134,7 @@ class PackMessages:
 
 
 class KafkaChannelSource(KafkaSource):
-    """The reading end."""
+    """The reading end of a channel in a Kafka topic."""
 
     handed_over = True
     messages_at_once = 16
@@ -157,11 +157,11 @@ class KafkaChannelSource(KafkaSource):
         return known_schema(self.schema, self._wire.id, self._node)
 
     def reader(self) -> KafkaReader:
-        """As for any topic; it is created if the upstream tier has not created it yet."""
+        """A reader of the topic; the topic is created if the upstream tier has not created it yet."""
         self._book.get(self._wire.options["topic"])
         return super().reader()
 
-    def check_ready(self, *, begun: bool) -> None:  # noqa: ARG002 (the reader tells a topic that was made anew)
+    def check_ready(self, *, begun: bool) -> None:  # noqa: ARG002 (the reader detects a topic that was created again)
         """See `group.contract.MemberSource`."""
         self._near.topics([self._wire.options["topic"]])
 
@@ -181,7 +181,7 @@ def _values(blocks: Iterator[MessageBlock]) -> Iterator[tuple[bytes | None, Reco
 
 
 def _keys(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
-    """One key made of all columns; null if all are null."""
+    """One key for each row, made of all columns; null if all are null."""
     texts = [
         rows.column(name).cast(pa.binary())
         if pa.types.is_binary(rows.column(name).type)

@@ -8,7 +8,8 @@ Batches that arrive while the channel is unavailable or full.
     <work>/<lineage>/outbox/waiting/<number>.json    a waiting Batch: its decision; its rows are still staged
     <work>/<lineage>/outbox/dropped/…                a record for each that was dropped, in order: number, rows, bytes and why
 
-A Batch leaves `waiting` when the channel has it, under its own number: a Batch that is sent twice is recognised there.
+A Batch is removed from `waiting` when the channel has it. It is sent under its own number: the channel recognises a Batch that is sent
+twice.
 """
 
 from __future__ import annotations
@@ -53,17 +54,18 @@ class Left:
 
 
 def dropped_log(work: Path, lineage: str) -> NumberedLog:
-    """The dropped Batches: records with `number` (of the Batch), `rows`, `bytes`, `why`. `work` is the sink's folder in the state."""
+    """The log of dropped Batches: records with `number` (of the Batch), `rows`, `bytes`, `why`. `work` is the sink's folder in
+    the state."""
     return NumberedLog(_outbox(work, lineage) / "dropped", "dropped")
 
 
 def waiting_numbers(work: Path, lineage: str) -> set[int]:
-    """The waiting Batches."""
+    """The numbers of the waiting Batches."""
     return {int(name[:10]) for name in names_in(_waiting_folder(work, lineage)) if name[:10].isdigit()}
 
 
 def read_left(work: Path, lineage: str) -> Left:
-    """Read from a sink's folder in the state; needs no lease."""
+    """Read the contents of an outbox from the sink's folder in the state; needs no lease."""
     folder = _waiting_folder(work, lineage)
     waiting = [found for name in names_in(folder) if (found := _read(folder / name)) is not None]
     high, summary = (log := dropped_log(work, lineage)).summary()
@@ -78,7 +80,7 @@ def read_left(work: Path, lineage: str) -> Left:
 
 
 def left_text(node: str, left: Left) -> str:
-    """A sentence for people; empty if no Batch waits and none was dropped."""
+    """The contents of an outbox as a sentence for people; empty if no Batch waits and none was dropped."""
     parts = []
     if left.batches:
         parts.append(f"{left.rows:,} rows ({show_bytes(left.bytes)}) wait in the state folder until the channel is available again")
@@ -100,7 +102,7 @@ class OutboxSink:
     most_bytes: int | None
     now: Callable[[], float] = time.monotonic
     is_full: Callable[[], str] | None = None
-    """for `best_effort`: why the channel has no space now; empty if it has"""
+    """for `best_effort`: returns why the channel has no space now; empty if it has"""
     exactly_once: bool = True
     _claim: dict[str, Any] = field(default_factory=dict)
     _claimed: bool = False
@@ -116,19 +118,19 @@ class OutboxSink:
     # --- the contract ---
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the channel now, or later when it can be reached."""
+        """Claim the channel now; if it is unavailable, later, before the first Batch is sent."""
         claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
         self._claimed = self._claimed and claim == self._claim
         self._claim = claim
         self._tried(lambda: None)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
-        """Delegates to the channel's sink, which makes no request for it."""
+        """Create a stream of the channel's sink, which makes no request to the channel."""
         return self.inner.stream(batch, unit, attempt, schema)
 
-    def behind(self, units: int) -> Mapping[str, Any]:  # noqa: ARG002 (the contract's: it is never asked for units)
-        """Returns nothing that depends on the channel, which may be unavailable. The contents of the channel are checked when the Batch is
-        sent."""
+    def behind(self, units: int) -> Mapping[str, Any]:  # noqa: ARG002 (the contract's; Batches of an outbox commit as a whole)
+        """A value that does not depend on the channel, which may be unavailable. The newest commits of the channel are determined when the
+        Batch is sent."""
         return {"outbox": True}
 
     def publish(self, decided: Decided) -> None:
@@ -146,16 +148,17 @@ class OutboxSink:
                 self._keep(decided)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision; a waiting Batch keeps its staged files."""
+        """Publish the newest decision, and delete leftovers of older Batches. The staged files of waiting Batches are kept."""
         self._claim.setdefault("lineage", lineage)
         if decided is not None:
             self.publish(decided)
         first = min((each.batch.number for each in self._waiting()), default=before)
-        with suppress(*_AWAY):  # leftovers are searched for at each start
+        with suppress(*_AWAY):  # leftovers are deleted at any later start
             self.inner.recover(None, lineage=lineage, before=min(before, first))
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """As of the channel's sink; Batches that wait, or were dropped, are reported as such."""
+        """Audit the channel's sink. Batches that wait, or were dropped, are not searched in the channel: they are reported last, with the
+        rows of their write receipts and without violations."""
         elsewhere = {each.batch.number for each in self._waiting(lineage)}
         elsewhere |= {body["number"] for _, body in self._dropped(lineage).since()}
         rows: dict[int, int] = {}
@@ -172,17 +175,17 @@ class OutboxSink:
             yield Published(number, there)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """As of the channel's sink."""
+        """See SinkConnector; clears the channel's sink."""
         return self.inner.clear(owner=owner, flow=flow, dry_run=dry_run)
 
     @property
     def restorable(self) -> bool:
-        """As of the channel's sink."""
+        """True if the channel's sink can restore its files."""
         return can_restore(self.inner) and not has_trash(self.inner)
 
     @property
     def path(self) -> Path:
-        """For a `restorable` channel."""
+        """The folder of a `restorable` channel."""
         return self._restored.path
 
     def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
@@ -196,8 +199,8 @@ class OutboxSink:
         return self.inner
 
     def upkeep(self) -> list[str]:
-        """Called now and then while no Batch is published: sends waiting Batches if the channel is available again. Returns sentences for
-        people."""
+        """Send waiting Batches if the channel is available again. Called from time to time while no Batch is published. Returns sentences
+        for people."""
         with self._lock:
             if self._waiting():
                 self._drain()
@@ -210,7 +213,7 @@ class OutboxSink:
 
     @property
     def is_claimed(self) -> bool:
-        """False while the channel cannot be reached."""
+        """True after the channel was claimed by this process."""
         return self._claimed
 
     # --- handing over ---
@@ -231,8 +234,8 @@ class OutboxSink:
         return True
 
     def _was_handed_over(self, decided: Decided) -> bool:
-        """True if a newer Batch was sent, and therefore this one too: they are sent in order. Then it waits by mistake: its removal was
-        lost in a crash, or an older driver kept what its successor had sent."""
+        """True if a newer Batch was sent, and therefore this one too, because they are sent in order. If such a Batch still waits, its
+        removal was lost in a crash, or an older driver kept a Batch that its successor had sent."""
         inner: Any = self.inner
         try:
             return bool(inner.newest_published(decided.batch.lineage) > decided.batch.number)
@@ -247,7 +250,7 @@ class OutboxSink:
         self.inner.publish(replace(decided, behind=behind))
 
     def _tried(self, act: Callable[[], None]) -> bool:
-        """Run `act`, after the claim; False if the channel is unavailable, or must not be tried yet."""
+        """Claim the channel if necessary, and run `act`. Returns False if the channel is unavailable, or must not be tried yet."""
         if self._failures and self.now() < self._again_s:
             return False
         try:
@@ -340,7 +343,7 @@ def _encoded(decided: Decided) -> bytes:
 
 
 def _read(path: Path) -> Decided | None:
-    """None for a draft, and for a Batch that was just sent."""
+    """Read a waiting Batch. None for a draft, and for a Batch that was just sent."""
     data = read_or_none(path) if path.suffix == ".json" and not path.name.startswith(".") else None
     if data is None:
         return None

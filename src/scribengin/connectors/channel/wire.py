@@ -1,4 +1,4 @@
-"""What both kinds of channel share: the conversion of rows to record batches and back, with the keys of the edge."""
+"""The common part of both kinds of channel: the conversion of rows to record batches and back, with the keys of the edge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,14 @@ class Wire:
         self._keyring = keyring_of(place)
 
     def maker(self, schema: Schema, batch: BatchId, unit: int, *, most: int) -> PackMaker:
-        """Makes the record batches of one task output, each of at most `most` bytes."""
+        """Create the maker of the record batches of one task output.
+
+        Args:
+            schema: The columns of the rows.
+            batch: The Batch.
+            unit: The number of the task output.
+            most: The maximum size of a record batch, in bytes.
+        """
         options = self.options
         about: dict[str, str | int] = {
             "tier": options["tier"],
@@ -56,12 +63,13 @@ class Wire:
         )
 
     def packs(self, values: Iterable[tuple[bytes | None, RecordPlace]]) -> Iterator[PackBlock]:
-        """The record batches of this channel found at its place; anything else is a block with one bad record."""
+        """The record batches that were found at the place of this channel. Anything else becomes a block with one bad record."""
         beside = set(self.options["beside"])
         for value, place in values:
             if beside and value is not None and (said := read_header(value)) is not None and said.sign in beside:
                 continue
-            # the encryption of an edge changes only when all its contents are read (`plan.flow_diff`): a plain message here is not ours
+            # the encryption of an edge changes only after all its contents were read (`plan.flow_diff`): an unencrypted message here is not
+            # ours
             pack = read_pack(value, self._keyring, place, plain=self._keyring is None)
             if pack.header is None:
                 yield pack
@@ -78,7 +86,7 @@ class Wire:
 
 
 def rows_of(value: bytes | None, channel: str) -> int:
-    """The number of the channel's rows in a message: 0 for a message that is not one of its record batches."""
+    """The number of the channel's rows in a message: 0 if the message is not a record batch of the channel."""
     said = None if value is None else read_header(value)
     return said.rows if said is not None and said.sign == channel else 0
 
@@ -91,7 +99,16 @@ def _hop(about: Mapping[str, str | int]) -> Hop:
 
 
 def known_schema(schema: Schema | None, channel: str, node: str) -> Schema:
-    """The columns of a channel. Raises SourceError if they are not known yet."""
+    """The columns of a channel.
+
+    Args:
+        schema: The columns; None if they are not known yet.
+        channel: The id of the channel, for messages.
+        node: The id of the source, for messages.
+
+    Raises:
+        SourceError: The columns are not known yet.
+    """
     if schema is None:
         raise SourceError(
             f'channel "{channel}": the columns of its rows are not known yet',

@@ -19,7 +19,7 @@ __all__ = ["SINK", "check_sink_place", "is_stored", "make_sink", "table_place"]
 
 
 def is_stored(path: str) -> bool:
-    """Whether the table is in an object store; otherwise it is in a folder."""
+    """True if the table is in an object store; otherwise it is in a folder."""
     return "://" in path
 
 
@@ -35,12 +35,18 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
 
 
 def check_sink_place(place: ConnectorContext, claimant: Claimant | None) -> bool:
-    """As for files, if the table is in a folder; whether the table accepts the columns is checked when it is opened."""
+    """Check the folder as for a files sink, if the table is in a folder. The columns of the table are checked when the table is opened."""
     return not is_stored(place.options["path"]) and check_folder_place(place, claimant, looked=True)
 
 
 def table_place(node: str, options: Mapping[str, Any], folder: Path) -> TablePlace:
-    """The place of the table of a sink with these options, for maintenance; relative paths start at `folder`."""
+    """The place of a sink's table, for maintenance.
+
+    Args:
+        node: The id of the sink.
+        options: The sink's options.
+        folder: The folder that relative paths start at.
+    """
     path: str = options["path"]
     if is_stored(path):
         from scribengin.connectors.delta.stored import StorePlace

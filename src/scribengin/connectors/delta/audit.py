@@ -1,4 +1,4 @@
-"""Verification of a table: the decisions are compared with the records, the log, and every file that the table still holds."""
+"""Verification of a table: compares the decisions with the records, the log, and every file that is still in the table."""
 
 from __future__ import annotations
 
@@ -31,11 +31,22 @@ def audit_table(
     decided: Iterable[Decided],
     since: int | None = None,
 ) -> Iterator[Published]:
-    """A Published per Batch, in order; then, if rows are only appended, one with number -1 if the table holds more or fewer rows than all
-    Batches wrote.
+    """Verify the Batches of a lineage, and the sum of the table's rows.
 
     The rows of a file in the table are counted in the file, and its checksum is compared. A file that a compaction replaced counts as
     written: the sum over the table shows whether its rows exist. Rows that are replaced by key are not assigned to Batches.
+
+    Args:
+        commits: The commits to the table.
+        lineage: The lineage to verify.
+        lineages: All lineages whose rows are counted.
+        mode: The sink's `mode`.
+        decided: The decisions, in order.
+        since: Records of Batches below this number are compared only with their files; None: the number of the first of `decided`.
+
+    Returns:
+        A Published per Batch, in order; then, with `mode: append`, one with number -1 if the table contains more or fewer rows than all
+            Batches wrote.
     """
     look = _Look(commits, commits.place.open(), lineage, mode)
     records = records_of(lineage)
@@ -64,25 +75,25 @@ def audit_table(
 
 
 def rows_written(lineage: TableWriter) -> int:
-    """Rows of all Batches of a lineage, from its records."""
+    """The number of rows of all Batches of a lineage, by its records."""
     high, summary = lineage.commits.summary()
     rows: int = (summary["rows"] if summary else 0) + sum(record["rows"] for _, record in records_of(lineage, high + 1))
     return rows
 
 
 def written_by_others(lineages: Iterable[TableWriter], known: Collection[str]) -> list[Unaccounted]:
-    """Rows of lineages that are not `known`, from their records."""
+    """The rows of lineages that are not `known`, by their records."""
     others = [(each, rows_written(each)) for each in lineages if each.path.name not in known]
     return [Unaccounted(f"lineage {each.path.name}", rows) for each, rows in others if rows]
 
 
 def records_of(lineage: TableWriter, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(number, record) of its Batches, from `number` on."""
+    """(number, record) of a lineage's Batches, from `number` on."""
     return ((each, record) for each, record in lineage.commits.since(number) if "files" in record)
 
 
 def first_of(commits: TableCommits, lineages: Sequence[TableWriter]) -> TableWriter | None:
-    """The lineage that claimed the table first, of the known lineages."""
+    """The lineage, among these, that claimed the table first."""
     return min((each for each in lineages if commits.generation(each)), key=commits.generation, default=None)
 
 
@@ -100,9 +111,9 @@ class _Look:
     waiting: int = 0
     """rows that are recorded, but not yet in the log"""
     told: bool = False
-    """whether missing rows are already known"""
+    """True if a missing or damaged row is already reported for a Batch"""
     taken: dict[str, str] | None = None
-    """file → the operation that removed it, if it was removed permanently; read when it is first needed"""
+    """file → the operation that removed its rows from the table; read when it is first needed"""
 
     def __post_init__(self) -> None:
         self.held = {} if self.table is None else {each.path: each for each in files_of(self.table)}
@@ -125,7 +136,7 @@ class _Look:
         return Published(number, rows, tuple(wrong), counted=self.mode != "upsert")
 
     def sum_up(self, lineages: Sequence[TableWriter]) -> str:
-        """The error in the sum of all rows; empty if there is none, or it is reported for a Batch."""
+        """The error in the sum of all rows; empty if there is none, or if it is already reported for a Batch."""
         first = first_of(self.commits, lineages)
         ours = sum(rows_written(each) for each in lineages) - self.waiting + (self.commits.rows_before(first) if first else 0)
         rows = sum(each.rows or 0 for each in self.held.values())
@@ -142,7 +153,7 @@ class _Look:
         return self.mode == "upsert" and self.lineage.read_mark() >= number
 
     def _check_file(self, file: Mapping[str, Any]) -> tuple[int, list[str]]:
-        """(number of lost rows, error text)."""
+        """(number of lost rows, error texts) for a file of a record."""
         name, rows = file["name"], file["rows"]
         if name in self.held:
             found, wrong = self.commits.place.read_again(file)
@@ -161,8 +172,8 @@ class _Look:
 
 
 def _taken(place: TablePlace, *, own: bool) -> dict[str, str]:
-    """File → the operation that removed its rows from the table, as far back as the log goes. `own`: except operations of this
-    application."""
+    """File → the operation that removed its rows from the table, as far back as the log goes. With `own`, commits of Scribengin itself are
+    ignored."""
     found: dict[str, str] = {}
     for version, lines in place.log():
         actions = [json.loads(line) for line in lines.splitlines()]

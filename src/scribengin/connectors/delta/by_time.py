@@ -2,7 +2,7 @@
 
 The folder names become STRING columns, as `country=DE` becomes one. The closing time is stored in the table's log, as the version of the
 application `scribengin.closed`: microseconds since 1970; if it is missing or not above 0, no folder is closed. It is part of the commit
-that adds the rows which closed the folders, so a reader of any version of the table knows what is complete in it. It only increases, except
+that adds the rows which closed the folders, so any version of the table shows its readers what is complete in it. It only increases, except
 after a reset.
 """
 
@@ -28,7 +28,7 @@ _KIND, _FORMAT = "closing", 1
 
 
 def parts_of(options: Mapping[str, Any]) -> tuple[str | TimePath, ...]:
-    """`partition_by`, with its time as a TimePath."""
+    """The parts of `partition_by`, with its time as a TimePath."""
     return tuple(part if isinstance(part, str) else TimePath.of(part) for part in options["partition_by"])
 
 
@@ -38,7 +38,7 @@ def columns_of(parts: Sequence[str | TimePath]) -> tuple[str, ...]:
 
 
 def with_time(schema: Schema, parts: Sequence[str | TimePath]) -> Schema:
-    """The columns of the table for rows with the columns `schema`."""
+    """The columns of the table for rows with the columns `schema`: with those that the time creates."""
     made = (name for part in parts if isinstance(part, TimePath) for name in part.names)
     return Schema((*schema.fields, *(Field(name, Type("STRING")) for name in made)))
 
@@ -50,15 +50,33 @@ def closed_of(table: deltalake.DeltaTable | None) -> int | None:
 
 
 def closed_before(lineage: TableWriter, number: int, closed_us: int | None) -> int | None:
-    """The time up to which folders are closed for a Batch of that number: by the Batches before it, and by the table when it was
-    claimed."""
+    """The time up to which folders are closed for a Batch: by the Batches before it, and by the table when it was claimed.
+
+    Args:
+        lineage: The lineage of the Batch.
+        number: The number of the Batch.
+        closed_us: The table's closing time when it was claimed.
+
+    Returns:
+        Microseconds since 1970; None: no folder is closed.
+    """
     before = lineage.commits.newest_below(number)
     moments = (closed_us, None if before is None else before[1].get("closed_us"))
     return max((each for each in moments if each is not None), default=None)
 
 
 def pin(place: TablePlace, lineage: TableWriter, parts: Sequence[str | TimePath], *, closes: bool) -> None:
-    """Record how a lineage that closes its folders names them. Raises Refused if it named them differently at its start."""
+    """Record how a lineage that closes its folders names them.
+
+    Args:
+        place: The place of the table.
+        lineage: The lineage.
+        parts: The parts of `partition_by`.
+        closes: True if the sink closes its folders.
+
+    Raises:
+        Refused: The lineage named its folders differently at its start.
+    """
     by = next((part for part in parts if isinstance(part, TimePath)), None)
     name = f"{lineage.path.parent.name}/{lineage.path.name}/closing.json"
     data = place.read(name)

@@ -18,7 +18,7 @@ _LASTING = (
     ),
     (("Not a directory", "File exists"), "choose another folder: a part of its path is a file", "delta-place"),
 )
-"""parts of error texts of a folder, the remedy and the code"""
+"""parts of error texts about a folder → the remedy and the code"""
 
 
 def client() -> Any:
@@ -37,7 +37,14 @@ def client() -> Any:
 
 
 def fault_of_folder(node: str, place: str, error: Exception, what: str) -> ScribenginError:
-    """A client error of a table in a folder as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
+    """An error of the client about a table in a folder, as a Scribengin error.
+
+    Args:
+        node: The id of the sink.
+        place: The name of the place.
+        error: The client's error.
+        what: The action that failed, such as "cannot be written".
+    """
     text = " ".join(str(error).split())
     said = f'sink "{node}": the table {place} {what}: {text}'
     for words, remedy, code in _LASTING:

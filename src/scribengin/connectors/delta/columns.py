@@ -45,7 +45,16 @@ def unnamed(schema: Schema) -> list[str]:
 def unlike(
     schema: Schema, table: deltalake.DeltaTable, *, key: Sequence[str], partition_by: Sequence[str], evolve: str, mode: str
 ) -> list[str]:
-    """Why an existing table does not accept `schema`, one sentence per reason."""
+    """Why an existing table does not accept rows of the flow, one sentence per reason.
+
+    Args:
+        schema: The columns of the rows.
+        table: The table.
+        key: The key columns of `mode: upsert`.
+        partition_by: The sink's partition columns.
+        evolve: The sink's `evolve`: `strict` or `add`.
+        mode: The sink's `mode`.
+    """
     held = {field.name: field for field in table.schema().fields}
     coming = {field.name: field for field in delta_fields(schema)}
     found = []
@@ -70,7 +79,7 @@ def unlike(
 
 
 def missing(schema: Schema, table: deltalake.DeltaTable) -> list[Any]:
-    """The columns of `schema` that the table does not have yet, in the form that it accepts."""
+    """The columns of `schema` that the table does not have yet, in the client's form."""
     held = {field.name for field in table.schema().fields}
     return [field for field in delta_fields(schema) if field.name not in held]
 
@@ -84,17 +93,17 @@ def delta_fields(schema: Schema) -> list[Any]:
 
 
 def plain_type(type_: Any) -> str:
-    """A type to compare by: whether its parts may be null is ignored."""
+    """A text that is equal for equal types; whether their parts may be null is ignored."""
     return re.sub(r'"(?:nullable|containsNull|valueContainsNull)":(?:true|false)', "", type_.to_json())
 
 
 def type_text(type_: Any) -> str:
-    """A type for people."""
+    """The type as text for people."""
     return str(type_.to_json()).strip('"')
 
 
 def _rules(table: deltalake.DeltaTable, mode: str) -> list[str]:
-    """Requirements of the table for writers that merely appended files do not meet."""
+    """The table's requirements that writers must meet, and that are not met if files are merely added, one sentence each."""
     settings = table.metadata().configuration
     found = [f"the table has the constraint {name}, which is not checked for added files" for name in settings if "constraints." in name]
     if settings.get("delta.columnMapping.mode", "none") != "none":

@@ -55,8 +55,18 @@ def merge_rows(
     version: str | None,
     properties: Any,
 ) -> None:
-    """Merge the staged files into the table, in one commit with `properties`; without a commit if nothing changes. All rows of the Batch
-    are in memory at once; files of the table that contain one of the keys are rewritten as a stream."""
+    """Merge the staged files into the table, in one commit; without a commit if nothing changes. All rows of the Batch are in memory at
+    once; files of the table that contain one of the keys are rewritten as a stream.
+
+    Args:
+        table: The table.
+        files: The entries of the files in the commit record.
+        opened: Opens a file: returns its path and a source for Arrow.
+        schema: The columns of the rows.
+        key: The key columns.
+        version: The column by which a row replaces only rows that are not newer; None: a row always replaces.
+        properties: The properties of the commit.
+    """
     rows = newest_rows(staged_rows(files, opened, schema), key, version)
     same = " AND ".join(f"{_HELD}.{quoted(name)} = {_COMING}.{quoted(name)}" for name in key)
     older = None
@@ -72,7 +82,16 @@ def merge_rows(
 
 
 def staged_rows(files: Sequence[Mapping[str, Any]], opened: Opened, schema: Schema) -> pa.Table:
-    """The rows of staged files in their original order. Raises StateError if a file differs from its decision."""
+    """The rows of staged files in their original order.
+
+    Args:
+        files: The entries of the files in the commit record.
+        opened: Opens a file: returns its path and a source for Arrow.
+        schema: The columns of the rows.
+
+    Raises:
+        StateError: A file differs from its decision.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -97,7 +116,13 @@ def staged_rows(files: Sequence[Mapping[str, Any]], opened: Opened, schema: Sche
 
 
 def newest_rows(rows: pa.Table, key: Sequence[str], version: str | None) -> pa.Table:
-    """The row of each key that is kept: the one with the greatest version, and of equal ones the last."""
+    """The rows that are kept, one for each key: the one with the greatest version, and of equal ones the last.
+
+    Args:
+        rows: The rows.
+        key: The key columns.
+        version: The version column; None: the last row of each key is kept.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -105,7 +130,7 @@ def newest_rows(rows: pa.Table, key: Sequence[str], version: str | None) -> pa.T
     place = pa.array(np.arange(rows.num_rows))
     order = place
     if version is not None:
-        held = rows.column(version)  # one that is null is older than any
+        held = rows.column(version)  # a null version is older than any other
         names = (_VALID, version, _PLACE)
         order = pc.sort_indices(pa.table([held.is_valid(), held, place], names), [(name, "ascending") for name in names])
     ranked = rows.take(order).append_column(_PLACE, place)
@@ -125,13 +150,13 @@ def quoted(name: str) -> str:
 APPLICATION = "scribengin"
 _HALF = 32
 _TRIES = 50
-"""maximum consecutive collisions with other commits; more collisions mean more than a few concurrent writers"""
+"""maximum number of consecutive collisions with other commits; more of them mean more than a few concurrent writers"""
 _MOST_WAIT_S = 2.0
 _KIND, _FORMAT = "generation", 1
 
 
 class TableCommits:
-    """Commits to one table. Picklable while no table is open; one thread at a time."""
+    """Commits to one table. Picklable while no table is open; used by one thread at a time."""
 
     def __init__(
         self, place: TablePlace, mode: str, key: Sequence[str], version: str | None, partition_by: Sequence[str], evolve: str
@@ -174,7 +199,7 @@ class TableCommits:
         raise self._busy("the claim")
 
     def generation(self, lineage: TableWriter) -> int:
-        """The generation of a lineage; 0 if it has none."""
+        """The generation of a lineage; 0 if it has not claimed the table."""
         return int(self._claimed(lineage).get("generation", 0))
 
     def rows_before(self, lineage: TableWriter) -> int:
@@ -182,7 +207,7 @@ class TableCommits:
         return int(self._claimed(lineage).get("rows_before", 0))
 
     def holds(self, table: deltalake.DeltaTable, lineage: TableWriter, number: int) -> bool:
-        """Whether the Batch is in the table's log."""
+        """True if the Batch is in the log of `table`."""
         return self._stored(table) >= self._number(lineage, number)
 
     # --- a Batch ---
@@ -190,9 +215,20 @@ class TableCommits:
     def commit(
         self, lineage: TableWriter, number: int, record: Mapping[str, Any], opened: Opened, check: Callable[[], None] = lambda: None
     ) -> None:
-        """Commit the files of the record to the table, unless they are in it. `opened` returns the files to merge; `check` raises if a file
-        to be committed does not exist. Raises FencedError if a newer lineage has claimed the table, SinkError if the table does not accept
-        the files, Unreachable if other writers commit all the time."""
+        """Commit the files of a record to the table, unless they are in it.
+
+        Args:
+            lineage: The lineage of the Batch.
+            number: The number of the Batch.
+            record: The commit record of the Batch.
+            opened: Opens a staged file to be merged.
+            check: Raises if a file to be committed does not exist.
+
+        Raises:
+            FencedError: A newer lineage has claimed the table.
+            SinkError: The table does not accept the files.
+            Unreachable: Other writers committed first, each time.
+        """
         version = self._number(lineage, number)
         schema = parse_schema(next(file["schema"] for file in record["files"] if "schema" in file))
         told = {name: record[name] for name in ("flow", "query", "sink", "lineage", "number", "hash", "term", "rows")}
@@ -220,14 +256,15 @@ class TableCommits:
                 _wait(tried)
                 continue
             except (client().exceptions.DeltaError, OSError) as error:
-                again = self.place.open()  # it may have failed after the commit
+                again = self.place.open()  # the commit may have succeeded before the error
                 if again is None or not self.holds(again, lineage, number):
                     raise self.place.fault(error, f"did not accept batch {number}") from error
             return
         raise self._busy(f"batch {number}")
 
     def empty(self) -> int:
-        """Remove all rows from the table, and return their number. Older versions of the table keep them until they are cleaned up."""
+        """Remove all rows from the table, and return their number. Older versions of the table keep the rows until `maintain` cleans them
+        up."""
         table = self.place.open()
         if table is None:
             return 0
@@ -240,14 +277,14 @@ class TableCommits:
         return rows
 
     def closed_us(self) -> int | None:
-        """See `by_time.closed_of`, for the current table. Raises SinkError if it cannot be read."""
+        """The time up to which all folders of the table are closed, see `by_time.closed_of`. Raises SinkError if it cannot be read."""
         try:
             return closed_of(self.place.open())
         except (client().exceptions.DeltaError, OSError) as error:
             raise self.place.fault(error, "cannot be read") from error
 
     def reopen(self) -> None:
-        """Mark no folder by time as closed any more: after a reset the rows are written again."""
+        """Mark all folders by time as open: after a reset their rows are written again."""
         table = self.place.open()
         if table is None or self.closed_us() is None:
             return
@@ -260,14 +297,14 @@ class TableCommits:
             raise self.place.fault(error, "cannot be emptied") from error
 
     def _fresh(self, schema: Schema, lineage: TableWriter, number: int) -> deltalake.DeltaTable:
-        """The current table; created for the first rows of a lineage if it does not exist. Kept open, so that parts of its log already read
-        are not read again."""
+        """The current table. If it does not exist, it is created for the first rows of a lineage. The table is kept open, so that parts of
+        its log that were read already are not read again."""
         table = self._table
         if table is not None:
             try:
                 table.update_incremental()
             except (client().exceptions.DeltaError, OSError):
-                table = None  # another generation file exists now
+                table = None  # it may have been created again: open it below
         table = table or self.place.open()
         if table is None:
             if _has_written(lineage, number):
@@ -292,7 +329,8 @@ class TableCommits:
         return table
 
     def _evolve_to(self, table: deltalake.DeltaTable, schema: Schema) -> None:
-        """Add the missing columns; compare the others. This is a separate, empty commit, which does not affect other writers."""
+        """Add the missing columns in a separate, empty commit, which does not affect other writers. Raises SinkError if the table was
+        altered."""
         differing = unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
         if differing:
             raise SinkError(
@@ -314,7 +352,8 @@ class TableCommits:
             for file in files
         ]
         if self._mode == "overwrite":
-            # only for the version that this commit follows: if another writer is faster, it fails, and they are read again
+            # these removals are valid only for the version that this commit follows: if another writer is faster, the commit fails, and the
+            # files are read again
             replaced = [file["partition"] for file in files]
             actions += [
                 transaction.RemoveAction(each.path, True, now_ms, each.bytes, each.partition)
@@ -330,7 +369,8 @@ class TableCommits:
 
     @staticmethod
     def _properties(version: int, told: Mapping[str, Any], closed_us: int = 0) -> Any:
-        """`closed_us`: the time up to which folders by time are closed from this commit on; 0: the commit does not change it."""
+        """The properties of a commit. `closed_us`: the time up to which folders by time are closed from this commit on; 0: the commit does
+        not change it."""
         library = client()
         # the only text of a commit that Spark's DESCRIBE HISTORY shows
         said = {"userMetadata": json.dumps({"closed_until": moment_text(closed_us)})} if closed_us > 0 else {}
@@ -342,7 +382,7 @@ class TableCommits:
         )
 
     def _stored(self, table: deltalake.DeltaTable) -> int:
-        """The number that the table holds; may read the place."""
+        """The version of the application that the table's log stores; may read the place."""
         try:
             return table.transaction_version(APPLICATION) or 0
         except (client().exceptions.DeltaError, OSError) as error:
@@ -389,7 +429,7 @@ def _generation_file(lineage: TableWriter) -> str:
 
 
 def _has_written(lineage: TableWriter, before: int) -> bool:
-    """Whether a Batch before this one had rows."""
+    """True if a Batch before this one had rows."""
     _, summary = lineage.commits.summary()
     return bool(summary and summary["rows"]) or any(number < before and record.get("files") for number, record in lineage.commits.since())
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FolderPlace(TablePlace):
-    """See TablePlace. The client renames its log files into place without a sync: the sync is done here."""
+    """A table in a folder, see TablePlace. The client renames its log files into place without a sync; this class syncs them."""
 
     def __init__(self, node: str, path: Path) -> None:
         self.node = node
@@ -75,7 +75,7 @@ class FolderPlace(TablePlace):
         return read_again(self.path / file["name"], file, "parquet")
 
     def waiting(self) -> tuple[str, ...]:
-        """None: staged files are in a folder that no vacuum reads."""
+        """Empty: staged files are in a folder that no vacuum reads."""
         return ()
 
     def strays(self) -> Iterator[str]:

@@ -30,7 +30,17 @@ _MANY = 16
 
 
 def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bool = False) -> MaintenanceRun:
-    """Run once. `flush`: compact even two small files. A place without a table needs no maintenance. Raises ScribenginError."""
+    """Maintain a table once: compact small files, and delete unneeded ones. A place without a table needs no maintenance.
+
+    Args:
+        place: The place of the table.
+        file_bytes: The size of compacted files; files smaller than half of it are small.
+        retain_s: For how many seconds files are kept after they left the table; rounded up to hours.
+        flush: Compact even two small files.
+
+    Raises:
+        ScribenginError: The table cannot be read or written.
+    """
     table = place.open()
     if table is None:
         return MaintenanceRun()
@@ -48,7 +58,7 @@ def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bo
 
 
 def _compact(table: deltalake.DeltaTable, file_bytes: int, many: int) -> tuple[int, int, int]:
-    """(number of small files, number of files that hold their rows now, bytes of these)."""
+    """Compact small files. Returns (number of these files, number of files that contain their rows now, bytes of these)."""
     library = client()
     small = Counter(tuple(each.partition.values()) for each in files_of(table) if each.bytes < file_bytes // 2)
     if max(small.values(), default=0) < many:
@@ -60,20 +70,20 @@ def _compact(table: deltalake.DeltaTable, file_bytes: int, many: int) -> tuple[i
             commit_properties=library.CommitProperties(custom_metadata={APPLICATION: {"upkeep": "compaction"}}),
         )
     except library.exceptions.CommitFailedError:
-        return 0, 0, 0  # a Batch has replaced rows of these files: the next run finds others
+        return 0, 0, 0  # a Batch has replaced rows of these files: the next run selects others
     added = told["filesAdded"]
     size = (json.loads(added) if isinstance(added, str) else added)["totalSize"]
     return told["numFilesRemoved"], told["numFilesAdded"], size
 
 
 def _given_up(place: TablePlace, table: deltalake.DeltaTable, retain_s: float) -> list[str]:
-    """Files in the table's folder that have not been part of the table for this time, and are not about to be."""
+    """Files in the table's folder that have not been part of the table for `retain_s` seconds, and are not about to be committed."""
     table.update_incremental()
     hours = math.ceil(retain_s / 3600)
     found = table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
     if not found:
         return []
-    # in this order: a staged file may have been recorded since it was found; and a recorded one may have been committed to the table
+    # the order matters: since it was found, a staged file may have been recorded, and a recorded one may have been committed to the table
     coming = set(place.waiting())
     coming |= set(_coming(place, place.open() or table))
     held = {each.path for each in files_of(place.open() or table)}

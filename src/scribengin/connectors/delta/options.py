@@ -8,7 +8,7 @@ from scribengin.connectors.objects.options import PLACE, PLACE_CHECK, WRITER_CHE
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, StoreUrl
 
 REACHED = tuple(option for option in PLACE if option.name != "url")
-"""the options for access to an object store; a folder has none of them"""
+"""the options for access to an object store; a table in a folder has none of them"""
 
 
 _URL = StoreUrl(
@@ -17,7 +17,7 @@ _URL = StoreUrl(
 
 
 def _at_fault(at: str) -> tuple[str, str] | None:
-    """A folder unchanged, or the address of a bucket."""
+    """What is wrong with the option `path`, and the remedy; None for a folder and for a valid address."""
     return store_url_fault(at, _URL) if _URL.names_store(at) else None
 
 

@@ -1,4 +1,4 @@
-"""Where a table is stored: the common interface of a folder and a prefix in a store, for any writer."""
+"""The interface of the place of a table, which is a folder or a prefix in a store, for any writer."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class TableWriter(Protocol):
 
     @property
     def path(self) -> Path:
-        """The end of its name."""
+        """The path of the lineage's own folder; its name is the lineage."""
 
     @property
     def commits(self) -> NumberedLog:
-        """The records of published Batches. One without `files` is not a Batch: it ends the lineage."""
+        """The commit records of published Batches. A record without `files` is not a Batch: it closes the lineage."""
 
     def read_mark(self) -> int:
-        """The newest Batch for which it and all earlier ones are complete; -1 if that is not known."""
+        """The newest Batch that is complete, together with all before it; -1 if that is not known."""
 
 
 class TablePlace(ABC):
-    """Where a table is stored, and how it is accessed. Names are in the log's form: relative to the table, with `/`."""
+    """The place of a table, and how it is accessed. Names are in the log's form: relative to the table, with `/`."""
 
     node: str
-    """the id of the sink; empty for pure maintenance"""
+    """the id of the sink; empty for maintenance alone"""
 
     @property
     @abstractmethod
@@ -55,7 +55,7 @@ class TablePlace(ABC):
         """The current table; None if there is none. Raises SinkError if it cannot be read."""
         library = client()
         try:
-            # checked first: opening a place without a table raises an ordinary error
+            # the existence is checked first: opening a place without a table raises an ordinary error
             if not library.DeltaTable.is_deltatable(self.uri, self.options):
                 return None
             table: deltalake.DeltaTable = library.DeltaTable(self.uri, storage_options=self.options)
@@ -69,41 +69,41 @@ class TablePlace(ABC):
 
     @abstractmethod
     def lineages(self) -> Sequence[TableWriter]:
-        """All lineages that wrote here."""
+        """All lineages that have written to the table."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """A small file of Scribengin's own; None if there is none."""
+        """The content of a small file of Scribengin's own; None if there is none."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> bool:
-        """Write one unless it exists; returns whether it was written."""
+        """Write a small file unless it exists; returns True if it was written."""
 
     @abstractmethod
     def made(self) -> None:
-        """Called after the client created the table: make it durable."""
+        """Make a table durable that the client has just created."""
 
     @abstractmethod
     def committed(self, *, files: bool) -> None:
-        """Called after the client committed: make the newest log file durable, and of `files` those that the client wrote for this
+        """Make the newest log file durable after a commit of the client; with `files` also the data files that the client wrote for this
         commit."""
 
     @abstractmethod
     def log(self) -> Iterator[tuple[int, bytes]]:
-        """(version, its actions as lines of JSON), as far back as the log goes."""
+        """(version, its actions as lines of JSON) from the log, as far back as it goes."""
 
     @abstractmethod
     def read_again(self, file: Mapping[str, Any]) -> tuple[int, list[str]]:
-        """(rows found, errors) for a file, compared with its record."""
+        """Read a file again and compare it with its record; returns (rows found, errors)."""
 
     @abstractmethod
     def waiting(self) -> Collection[str]:
-        """Files named like those of the table that a Batch which is not decided yet may need."""
+        """The names of files, named like those of the table, that a Batch which is not decided yet may need."""
 
     @abstractmethod
     def strays(self) -> Iterator[str]:
-        """Leftovers of killed tasks and writers that are not needed."""
+        """The names of leftovers of killed tasks and writers, which are not needed."""
 
     @abstractmethod
     def delete(self, name: str) -> int | None:
-        """The number of deleted bytes; None if there is no such file."""
+        """Delete a file. Returns the number of deleted bytes; None if there is no such file."""

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 
 class DeltaSink(PublishedFiles):
-    """One table. Executors get a pickled copy, from which they take streams."""
+    """A sink that writes a table in a folder. Executors get a pickled copy, from which they create streams."""
 
     format = "parquet"
-    restorable = False  # the table's log cannot be moved; its older versions hold the rows for a while
+    restorable = False  # the table's log cannot be moved to a trash; its older versions keep the rows for a while
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -82,7 +82,7 @@ class DeltaSink(PublishedFiles):
         make_folder(place.path)
         self._commits.claim(place, [each for each in lineages_in(self.path) if each.path != place.path])
         pin(self._table, place, self._parts, closes=self._delay_us is not None)
-        # after the claim: nothing that an earlier lineage has staged can be committed to the table any more
+        # after the claim: from now on nothing that an earlier lineage has staged can be committed to the table
         self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
@@ -95,7 +95,7 @@ class DeltaSink(PublishedFiles):
         return found
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:
-        """A stream for one task output."""
+        """Create a stream for one task output. See StagingSink."""
         place = self._staged_place(batch, unit, attempt)
         # files to be merged keep their order
         by = () if self._mode == "upsert" else self._parts
@@ -137,7 +137,7 @@ class DeltaSink(PublishedFiles):
         return rows
 
     def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
-        """Give the staged files the names that the log will use, which no reader sees until then; and commit them, or merge their rows."""
+        """Give the staged files the names that the log will use, which no reader sees until then; then commit them, or merge their rows."""
         if not record["files"]:
             return
         if self._mode != "upsert":
@@ -147,7 +147,13 @@ class DeltaSink(PublishedFiles):
 
 
 def foreign_rows(node: str, place: str, why: str) -> Refused:
-    """Raised if the table holds rows that are not of this lineage."""
+    """The error for a table that contains rows of others.
+
+    Args:
+        node: The id of the sink.
+        place: The name of the table, for messages.
+        why: The rows that were found, for the message.
+    """
     return Refused(
         f'sink "{node}": the table {place}: {why}',
         remedy=f"{start_over()}; or {add_to_outputs()}",
@@ -157,7 +163,7 @@ def foreign_rows(node: str, place: str, why: str) -> Refused:
 
 
 def footer(folder: Path, segment: Mapping[str, Any]) -> pq.FileMetaData:
-    """For a file that was staged there."""
+    """The footer of a Parquet file that was staged in the folder."""
     import pyarrow.parquet as pq
 
     return pq.read_metadata(folder / segment["staged"])

@@ -1,4 +1,4 @@
-"""Writes of one task output: staged Parquet files, one for each partition, and their entries for the table's log."""
+"""The writes of one task output: staged Parquet files, one for each partition, and their entries for the table's log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _COLUMNS = 32
 """number of columns of a table for which readers expect statistics"""
 _MOST_TEXT = 32
-"""maximum characters of a text's bound; longer ones would only enlarge the log"""
+"""maximum number of characters of a text's bound; longer bounds would only enlarge the log"""
 _BOUNDED = (int, str, dt.date)
 """types whose values are written to JSON unchanged. Other types get no bounds: readers sort NaN differently, and a decimal may lose
 digits"""
@@ -51,11 +51,11 @@ def statistics_of(footer: pq.FileMetaData) -> str:
             continue
         if all(each.has_null_count for each in groups):
             nulls[name] = sum(each.null_count for each in groups)
-        # a group without bounds holds nulls alone, or values that have none
+        # a row group without bounds contains only nulls, or values without an order
         bounded = [each for each in groups if each.has_min_max]
         if not bounded or any(not each.has_min_max and each.num_values for each in groups):
             continue
-        with suppress(ValueError, OverflowError):  # a time that Python does not support
+        with suppress(ValueError, OverflowError):  # a time that Python cannot represent
             least, most = min(each.min for each in bounded), max(each.max for each in bounded)
             if isinstance(least, _BOUNDED) and not isinstance(least, bool):
                 low[name] = _word(least)
@@ -83,7 +83,7 @@ def _word(value: Any) -> Any:
 
 
 class DeltaSinkStream:
-    """See the contract. `staging` writes the files; this class refuses rows that no table accepts, and describes the files."""
+    """A stream, see the contract. `staging` writes the files; this class refuses rows that no table accepts, and describes the files."""
 
     wants_ids = False
 
@@ -106,7 +106,7 @@ class DeltaSinkStream:
         """partition columns that may contain an empty text, which Delta stores as null"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows. Rows without a key or a partition are refused."""
+        """Stage the rows. Returns the rows that have no key, or no valid partition."""
         import pyarrow as pa
 
         refused = self._refused(batch)
@@ -136,7 +136,7 @@ class DeltaSinkStream:
         return {**segment, "partition": partition_of(segment["name"]), "stats": stats}
 
     def _refused(self, batch: pa.RecordBatch) -> dict[int, str]:
-        """Index of a row in the batch → why the table can never accept it."""
+        """Index of a row in the batch → why the table can never accept the row."""
         import pyarrow.compute as pc
 
         found: dict[int, str] = {}

@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 ROWS = f"{INTERNAL}/rows"
 _ANSI = re.compile(r"\x1b\[\d+m|↳")
 _OF_STORE = ("Server returned", "Error performing", "<Code>")
-"""text in client errors that came from the store"""
+"""text in errors of the client that came from the store"""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLineage:
-    """See Lineage."""
+    """A lineage of a table in a store. See TableWriter."""
 
     store: Store
     name: str
 
     @property
     def path(self) -> Path:
-        """The end of its name."""
+        """See TableWriter."""
         return Path(INTERNAL, self.name)
 
     @property
     def commits(self) -> NumberedLog:
-        """The records of published Batches; the last one may record that another lineage has taken over."""
+        """See TableWriter. The last record may name the lineage that has taken over."""
         return Manifests(self.store, self.name).commits
 
     def read_mark(self) -> int:
@@ -79,7 +79,7 @@ class StoredLineage:
 
 
 class StorePlace(TablePlace):
-    """See TablePlace. Picklable; its address travels with the resolved login."""
+    """A table in an object store, see TablePlace. Picklable: its address includes the resolved login."""
 
     def __init__(self, address: ObjectsAddress) -> None:
         self.node = address.node
@@ -101,8 +101,8 @@ class StorePlace(TablePlace):
         return client_options(self.address)
 
     def open(self) -> deltalake.DeltaTable | None:
-        """See TablePlace. The client is not asked whether a table exists: that call blocks all threads while a store does not answer, also
-        the thread that renews the lease."""
+        """See TablePlace. The client's own check for a table is not used: while a store does not answer it blocks all threads, also the one
+        that renews the lease."""
         library = client()
         try:
             table: deltalake.DeltaTable = library.DeltaTable(self.uri, storage_options=self.options)
@@ -114,7 +114,7 @@ class StorePlace(TablePlace):
 
     @property
     def store(self) -> Store:
-        """With keys relative to the table."""
+        """The store, with keys relative to the table."""
         opened = self._opened
         if opened is None:
             opened = self._opened = self.address.open()
@@ -124,7 +124,7 @@ class StorePlace(TablePlace):
         """See TablePlace. Errors of the store itself have the same texts as in its sinks."""
         text = " ".join(_ANSI.sub("", str(error)).split())
         if any(word in text for word in _OF_STORE):
-            # the last cause follows the requests; the store's answer is recognised by its tags
+            # the last cause is after the list of requests; the store's answer is recognised by its tags
             return fault_of(self.address, text if "<Code>" in text else text.rpartition("HTTP error")[2].strip(), what)
         said = f'sink "{self.node}": the table {self} {what}: {text}'
         return SinkError(said, remedy="correct the table or the flow", code="delta", node=self.node)
@@ -142,10 +142,10 @@ class StorePlace(TablePlace):
         return self.store.put(name, data)
 
     def made(self) -> None:
-        """Nothing to do: a store's confirmed writes are durable."""
+        """Does nothing: a store's confirmed writes are durable."""
 
     def committed(self, *, files: bool) -> None:
-        """Like `made`."""
+        """Does nothing, like `made`."""
 
     def log(self) -> Iterator[tuple[int, bytes]]:
         """See TablePlace."""
@@ -160,12 +160,12 @@ class StorePlace(TablePlace):
         return rows, [wrong] if wrong else []
 
     def waiting(self) -> Collection[str]:
-        """The keys that tasks of the newest lineage announced before they wrote. Keys that other lineages staged will not be used by any
+        """The keys that tasks of the newest lineage announced before they wrote. Keys that other lineages announced will not be used by any
         Batch."""
         return {key for each in self.lineages()[-1:] for _, key in Manifests(self.store, each.name).notes.staged()}
 
     def strays(self) -> Iterator[str]:
-        """See TablePlace: rows that were merged, or never will be; and incomplete uploads, of which `delete` removes ours."""
+        """See TablePlace: rows that are merged, or never will be; and incomplete uploads, of which `delete` removes our own."""
         before_s = time.time() - OLD_S
         found = [entry.key for entry in self.store.list(ROWS) if entry.modified_s < before_s]
         if isinstance(self.store, S3Store) and self.store.login is not None:
@@ -180,18 +180,17 @@ class StorePlace(TablePlace):
             self.store.delete(name)
             return there.size
         if OURS.match(name.rpartition("/")[2]):
-            self.store.abandon(
-                name
-            )  # unfinished uploads may have left parts; parts of others cannot be distinguished from uploads in progress
+            # unfinished uploads may have left parts; parts of other writers cannot be distinguished from uploads in progress
+            self.store.abandon(name)
         return None
 
 
 def client_options(address: ObjectsAddress) -> dict[str, str]:
-    """The client's options for the store, equivalent to those of Scribengin's own. Raises what `authorities` raises."""
+    """The client's options for the store, equivalent to those of Scribengin's own. Raises the errors of `ObjectsAddress.authorities`."""
     given = {
         "aws_region": address.region,
         "aws_virtual_hosted_style_request": "false" if address.path_style else "true",
-        # a version of the log is created by only one writer; no lock table is needed
+        # only one writer can create a version of the log, so no lock table is needed
         "aws_conditional_put": "etag",
         "connect_timeout": f"{CONNECT_S}s",
         "timeout": f"{REQUEST_S}s",

@@ -44,7 +44,7 @@ _AT_ONCE = 8
 
 
 class StoredDeltaSink(PublishedObjects):
-    """One table. Executors get a pickled copy, from which they take streams."""
+    """A sink that writes a table in a store. Executors get a pickled copy, from which they create streams."""
 
     def __init__(self, place: ConnectorContext) -> None:
         options = place.options
@@ -85,7 +85,7 @@ class StoredDeltaSink(PublishedObjects):
         self._owner = owner
         self._commits.claim(self._of(lineage), [each for each in self._table.lineages() if each.name != lineage])
         pin(self._table, self._of(lineage), self._parts, closes=self._rules.delay_us is not None)
-        # after the claim: nothing that an earlier lineage has staged can be committed to the table any more
+        # after the claim: from now on nothing that an earlier lineage has staged can be committed to the table
         self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
@@ -98,7 +98,7 @@ class StoredDeltaSink(PublishedObjects):
         return found
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:
-        """A stream for one task output; it writes nothing before its first row."""
+        """Create a stream for one task output; it writes nothing before its first row. See StagingSink."""
         closed_us = closed_before(self._of(batch.lineage), batch.number, self._closed_us) if self._by_time else None
         staging = ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, replace(self._rules, closed_us=closed_us))
         doing = f'sink "{self.node}" cannot stage in {self._table}; no row of the batch is visible, and the batch is run again'
@@ -145,7 +145,7 @@ class StoredDeltaSink(PublishedObjects):
             manifests = Manifests(store, each.name)
             for number, key in list(manifests.notes.staged()):
                 manifests.notes.sweep(number, [key], kept)
-        # the claims last: killed before, it can be done again
+        # the claims last: if the process is killed before, the call can be repeated
         ours = [entry.key for entry in store.list(INTERNAL)]
         claims = [key for key in ours if key.startswith(CLAIMS)]
         store.delete(*(key for key in ours if key not in claims))
@@ -157,10 +157,10 @@ class StoredDeltaSink(PublishedObjects):
         return self._table.store
 
     def _reveal(self, batch: BatchId, record: Mapping[str, Any]) -> set[str]:
-        """Commit the files to the table, or merge their rows, unless that was done."""
+        """Commit the files to the table, or merge their rows, unless that is done already. Returns the names of the files to keep."""
         files = record["files"]
         place = self._of(batch.lineage)
-        # a merge that changes nothing has no commit; its mark records that it was done
+        # a merge that changes nothing makes no commit; a mark records that it was done
         if files and not (self._key and place.read_mark() >= batch.number):
             self._commits.commit(place, batch.number, record, self._opened_rows, lambda: self._check_there(files, batch))
             if self._key:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HeldFile(NamedTuple):
-    """A file of the table. `rows` is None if the log does not record it; `partition` is in the log's form."""
+    """A file of the table. `rows` is None if the log does not record the number; `partition` is in the log's form."""
 
     path: str
     bytes: int
@@ -22,7 +22,7 @@ class HeldFile(NamedTuple):
 
 
 def files_of(table: deltalake.DeltaTable) -> list[HeldFile]:
-    """All files of the version that was read."""
+    """All files of the table's version that was read."""
     actions = _actions(table)
     parted = list(table.metadata().partition_columns)
     columns = [_texts(actions.column(f"partition.{name}")) for name in parted]

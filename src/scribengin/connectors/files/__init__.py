@@ -23,15 +23,20 @@ def make_sink(place: ConnectorContext) -> SinkConnector:
 
 
 def check_source_place(place: ConnectorContext) -> None:
-    """Raises SourceError if the path does not exist or access is denied."""
+    """Check a source's path. Raises SourceError if it does not exist or access is denied."""
     from scribengin.connectors.files.discovery import Discovery
 
     Discovery(place.folder / Path(place.options["path"]).expanduser(), awaited=bool(place.options["growing"]))
 
 
 def check_sink_place(place: ConnectorContext, claimant: Claimant | None) -> bool:
-    """Raises SinkError if the folder cannot be written to, Refused if another flow has claimed it or its files have another format,
-    StateError if its newest decided Batch is missing."""
+    """Check a sink's folder.
+
+    Raises:
+        SinkError: The folder cannot be written to.
+        Refused: Another flow has claimed it, or its files have another format.
+        StateError: Its newest decided Batch is missing.
+    """
     from scribengin.connectors.files.audit import check_decided
     from scribengin.connectors.files.sink_records import check_form
 
@@ -46,7 +51,16 @@ def check_sink_place(place: ConnectorContext, claimant: Claimant | None) -> bool
 
 
 def check_folder_place(place: ConnectorContext, claimant: Claimant | None, *, looked: bool = False) -> bool:
-    """The `check_sink_place` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
+    """The `check_sink_place` of all sinks that claim their folder as the files sink does.
+
+    Args:
+        place: The sink's context.
+        claimant: The flow that is going to claim the folder; None if the ownership is not checked.
+        looked: As in `sink_claim.claim`.
+
+    Returns:
+        True.
+    """
     from scribengin.connectors.files.sink_claim import check_apart, check_claimable, check_folder, check_same_place
     from scribengin.connectors.files.sink_folders import INTERNAL
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Decided
 
 
-# Verification of a committed file: whether it is complete, unchanged, and has as many rows as were written.
+# Verification of a committed file: it is complete, unchanged, and has as many rows as were written.
 
 
 _BLOCK = 1 << 20
@@ -33,7 +33,7 @@ class NotAsWrittenError(Exception):
 
 
 def blocks_as_written(file: Path, said: Mapping[str, Any]) -> Iterator[bytes]:
-    """The bytes of a file with the record `said`. Raises NotAsWrittenError after the last block if they differ; OSError."""
+    """The bytes of a file. Raises NotAsWrittenError after the last block if they differ from the record `said`; OSError."""
     crc = size = 0
     with file.open("rb") as opened:
         while block := opened.read(_BLOCK):
@@ -47,8 +47,17 @@ def blocks_as_written(file: Path, said: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, list[str]]:
-    """(rows found, errors) for a file with the record `said`. Rows are counted in the file if its name has a format that allows it without
-    decoding: the sink's current format may differ. With an empty `format` they are not counted."""
+    """Read a file again and compare it with its record.
+
+    Args:
+        file: The file.
+        said: Its record.
+        format: Empty if rows must not be counted. Otherwise they are counted if the format, by the file's name, allows it without decoding:
+            the sink's current format may differ.
+
+    Returns:
+        (rows found, errors)
+    """
     try:
         for _ in blocks_as_written(file, said):
             pass
@@ -68,7 +77,8 @@ def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, l
 
 
 def count_rows(file: Path, *, header: bool | None = None) -> int | None:
-    """The number of rows found in the file, if that needs no decoding; for CSV only if it is known whether it has a `header`."""
+    """The number of rows in the file; None if counting them requires decoding. For CSV also None unless it is known whether the file has a
+    `header`."""
     suffixes = file.suffixes
     if suffixes[-1:] == [".parquet"]:
         import pyarrow.parquet as pq
@@ -85,7 +95,7 @@ def count_rows(file: Path, *, header: bool | None = None) -> int | None:
 
 
 def _count_records(file: Path, *, header: bool) -> int:
-    """The number of lines that end outside quotes."""
+    """The number of records: of line ends outside quotes."""
     import pyarrow as pa
 
     rows, quoted, last = 0, False, b"\n"
@@ -102,7 +112,7 @@ def _count_records(file: Path, *, header: bool) -> int:
 
 
 class Rolled:
-    """For one lineage. Each merged file is read once, when the first of its segments is checked."""
+    """Verification of the merged files of one lineage. Each file is read once, when the first of its segments is checked."""
 
     def __init__(self, top: Path, lineage: LineageFolder, format: str) -> None:
         self._top = top
@@ -110,19 +120,19 @@ class Rolled:
         self._format = format
         self._seen = -1
         self._outputs: dict[str, tuple[Mapping[str, Any], list[str] | None]] = {}
-        """name → (its record, its errors, or None if it was not read yet)"""
+        """name → the file's record, and its errors, None if it was not read yet"""
         self._inputs: dict[tuple[int, str], str] = {}
         self._removed: dict[str, int] = {}
         self._learn()
 
     @property
     def names(self) -> set[str]:
-        """The names of all merged files, including those that were merged meanwhile."""
+        """The names of all merged files, including those that were merged in the meantime."""
         self._learn()
         return set(self._outputs)
 
     def may_be_gone(self, number: int, name: str) -> bool:
-        """Whether the file of a Batch was deleted with its expired folder."""
+        """True if the file of a Batch was deleted with its expired folder."""
         return number <= self._removed.get(folder_of(name), -1)
 
     def verify(self, number: int, file: Mapping[str, Any]) -> tuple[int, list[str]]:
@@ -136,7 +146,7 @@ class Rolled:
                 return said
         name = self._inputs[number, file["staged"]]
         output, wrong = self._outputs[name]
-        if wrong is not None:  # reported already, with the first of its segments
+        if wrong is not None:  # already reported with the first of its segments
             return (0 if wrong else file["rows"]), []
         draft = self._lineage.path / output["draft"]
         if not (self._top / name).exists() and draft.exists():
@@ -171,12 +181,23 @@ def audit_files(
     others: Iterable[LineageFolder] = (),
     since: int | None = None,
 ) -> Iterator[Published]:
-    """A Published per decided Batch, in order; then one with number -1 if there are files that no commit record names.
+    """Verify the Batches of a lineage, and search the folder for files that no commit record names.
 
     Rows are counted in the files, if the format allows it without decoding (JSON, text, Parquet); else those of the write receipts are
-    used. Records older than `since`, or else than the first of `decided`, are compared only with their files: the decisions' details were
-    pruned. `rolled` reports hidden and merged segments. `others` are other lineages of the same place. Files of Batches that were released
-    may be missing: all readers have acknowledged them.
+    used. Files of Batches that were released may be missing: all readers have acknowledged them.
+
+    Args:
+        path: The sink's folder.
+        place: The folders of the lineage.
+        format: The format of the files; empty if rows are not counted.
+        decided: The decisions, in order.
+        rolled: Verifies hidden and merged segments.
+        others: The other lineages of the same place.
+        since: Records of Batches below this number are compared only with their files, because the details of their decisions were pruned;
+            None: the number of the first of `decided`.
+
+    Returns:
+        A Published per Batch, in order; then one with number -1 if there are files that no commit record names.
     """
     named = {file["name"] for other in others for _, record in other.commits.since() for file in record["files"]}
     named |= {name for other in others for name in outputs_of(other)}
@@ -211,7 +232,7 @@ def audit_files(
 
 
 def check_decided(path: Path, decided: Decided) -> None:
-    """Raise StateError if the sink of that folder would find neither the final nor the staged files of a Batch that must be published."""
+    """Raise StateError if a Batch must still be published to the folder, and one of its files is neither staged nor published."""
     place = LineageFolder(path / INTERNAL / decided.batch.lineage)
     missing = _missing(place, path, decided) if place.read_mark() < decided.batch.number else ""
     if missing:
@@ -223,7 +244,7 @@ def _missing(place: LineageFolder, path: Path, decided: Decided) -> str:
     number = decided.batch.number
     record = {"files": [segment for receipt in decided.receipts for segment in receipt.segments]}
     for nth, (staged, final) in enumerate(place.files_of(number, record, path)):
-        # in this order: a run may be renaming it
+        # in this order: a run may rename the file at the same time
         there = staged.exists() or final.exists()
         if not there and not ("hidden" in record["files"][nth] and is_rolled(place, record, number, nth)):
             return missing_text(number, final, staged)
@@ -253,7 +274,7 @@ class _Look:
         return found
 
     def unpublished(self, decided: Decided) -> str:
-        """For a Batch without a commit record: whether the next run can publish it."""
+        """The violation for a Batch without a commit record: the next run publishes it, or cannot."""
         number = decided.batch.number
         missing = _missing(self.place, self.path, decided)
         return f"{missing}; {RESTORE}" if missing else f"batch {number} is decided, but not published; {NEXT_RUN} it"
@@ -281,7 +302,7 @@ class _Look:
 
 
 def _parts(folder: Path, under: str) -> Iterator[str]:
-    """Names, relative to the sink's folder, of the files that look like its own."""
+    """The names, relative to the sink's folder, of the files that look like a sink's."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

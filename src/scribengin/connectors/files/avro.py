@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 def divide_blocks(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePiece]:
-    """Groups of blocks of about `split_bytes`; the last piece ends with the file, damaged or not: damage is found when it is read."""
+    """Divide a file into groups of blocks. The last piece ends with the file: damage is found when the file is read.
+
+    Args:
+        path: The file.
+        piece: The whole file as one piece.
+        split_bytes: The size of a group, in bytes; a group is at least so large.
+    """
     if piece.size <= split_bytes:
         return [piece]
     starts = [0]
@@ -41,8 +47,18 @@ def divide_blocks(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePi
 def read_piece(
     file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = ()
 ) -> Iterator[AvroBlock | DamageBlock]:
-    """The records of the piece's blocks. A file whose schema does not fit the columns (see `AvroForm.never`) is one bad record; a value
-    that does not fit `learned` columns is reported by the decoder. Raises SourceError for a schema that cannot be used for reading."""
+    """The records of a piece's blocks. A file whose schema does not fit the columns of the flow (see `AvroForm.never`) is one bad record.
+
+    Args:
+        file: The open file.
+        path: Its path.
+        piece: The piece.
+        schema: The columns of the flow.
+        learned: The columns whose values may not fit: the decoder reports them.
+
+    Raises:
+        SourceError: The file has a schema that cannot be used for reading.
+    """
     label = str(path)
     try:
         container = read_header(file)
@@ -66,7 +82,7 @@ def read_piece(
 
 
 class _Rows:
-    """The number of records before a byte: counted once, when a dead letter needs it."""
+    """The number of records before a byte of the file, counted once, when a dead letter needs it."""
 
     def __init__(self, path: Path, container: Container, start: int, size: int) -> None:
         self._count = partial(_rows_before, path, container, start, size) if start > container.begin else int

@@ -19,7 +19,7 @@ _EXAMPLE = 'partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}]'
 
 
 def folders_by_time_are_right(sink: CheckedNode) -> Iterator[Problem]:
-    """The time is a TIMESTAMP of the rows, the last of `partition_by`, with a path that names each folder for one stretch of time."""
+    """Check the time of `partition_by`: it is a TIMESTAMP of the rows, the last part, and its path gives each folder one period of time."""
     by = sink.options.get("partition_by") or ()
     for index, part in enumerate(by):
         if isinstance(part, Mapping):
@@ -32,7 +32,8 @@ def folders_by_time_are_right(sink: CheckedNode) -> Iterator[Problem]:
 
 
 def closed_folders_stay_closed(sink: CheckedNode) -> Iterator[Problem]:
-    """`late: reopen` needs a completion marker that can be removed; `mode: upsert` could change rows of a closed folder."""
+    """Check the options of closed folders: `late: reopen` needs a completion marker that can be removed; `mode: upsert` could change rows
+    of a closed folder."""
     if sink.declared.closed_for_good and (sink.options.get("close") or {}).get("late") == "reopen":
         message = f"{sink.called} has late: reopen, but {sink.declared.closed_for_good}"
         remedy = "write late: dead, which makes late rows dead letters; or write to `type: files`, which can reopen a folder"

@@ -17,14 +17,15 @@ _PATHS = "write keys and [*], such as $.Records[*]"
 
 
 def snappy_is_of_parquet(sink: CheckedNode) -> Iterator[Problem]:
-    """Only Parquet files are compressed by snappy."""
+    """Check that only Parquet files are compressed by snappy."""
     if sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
         message = f"{sink.called}: snappy is a compression of parquet, not of {sink.options.get('format')}"
         yield sink.problem("option-not-of-format", sink.path("compression"), message, "use gzip, zstd or none")
 
 
 def metadata_fit_the_format(source: CheckedNode) -> Iterator[Problem]:
-    """A record of a text format stands on a line, one of Parquet and Avro has a number; and Spark's own reader knows neither."""
+    """Check that metadata columns exist in the format: text formats have lines, Parquet and Avro record numbers; Spark's own reader has
+    neither."""
     format_ = source.options.get("format")
     taken, folders = source.options.get("metadata") or {}, source.options.get("partition_columns") or {}
     for name, word in taken.items():
@@ -41,7 +42,7 @@ def metadata_fit_the_format(source: CheckedNode) -> Iterator[Problem]:
 
 
 def shapes_can_be_read(source: CheckedNode) -> Iterator[Problem]:
-    """The values inside of `json` and `multiline`, and what cannot stand beside them."""
+    """Check the values inside of `json` and `multiline`, and the options that cannot be combined with them."""
     shape, multiline = source.options.get("json") or {}, source.options.get("multiline") or {}
     if shape.get("records"):
         try:

@@ -1,6 +1,6 @@
-"""The compactor: committed hidden segments become large files that readers see, each by one rename.
+"""The compactor: it merges committed hidden segments into large files that readers see, each by one rename.
 
-It is safe beside writers and other compactors, and if it is killed or suspended at any point; see `compaction_state` for the reasons.
+It is safe beside writers and other compactors, and when it is killed or suspended at any point; `compaction_state` explains why.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Segment(NamedTuple):
-    """The nth file of a Batch, which is hidden."""
+    """A hidden file: the nth file of a Batch."""
 
     number: int
     nth: int
@@ -60,11 +60,11 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True)
 class UnmergedSegments:
-    """The contents of commit records that are not merged or counted yet."""
+    """The contents of the commit records that are not merged or counted yet."""
 
     runs: dict[str, list[list[Segment]]] = field(default_factory=dict)
-    """folder → segments in order. A visible file ends a group, because nothing may be merged past it; so does a segment of another
-    format"""
+    """folder → groups of segments, in order. A visible file ends a group, because nothing may be merged past it; so does a segment of
+    another format"""
     start: int = 0
     """the first Batch that was read"""
     newest: int = -1
@@ -77,13 +77,28 @@ class UnmergedSegments:
         return {folder for folder, runs in self.runs.items() if any(runs)}
 
     def add(self, folder: str, rows: int, files: int, version: int = 0, bytes: int = 0) -> None:
-        """Count rows of an open folder."""
+        """Add rows and files to the contents of an open folder.
+
+        Args:
+            folder: The folder.
+            rows: The number of rows to add.
+            files: The number of visible files to add.
+            version: The version of the folder's deleted completion marker; 0 if there is none.
+            bytes: The size of the visible files to add.
+        """
         before = self.open.get(folder, Open())
         self.open[folder] = Open(before.rows + rows, before.files + files, max(before.version, version), before.bytes + bytes)
 
 
 def read_unmerged(top: Path, lineage: LineageFolder, frontier: FileFrontier, keeping: RetentionSettings) -> UnmergedSegments:
-    """Read the next commit records."""
+    """Read the commit records after a compaction run, up to the first Batch that is not published completely.
+
+    Args:
+        top: The sink's folder.
+        lineage: The lineage.
+        frontier: The state after the run.
+        keeping: The maintenance settings of the lineage.
+    """
     counting = counts(keeping) and not frontier.ended
     seen = UnmergedSegments(open=dict(frontier.open))
     mark, commits = lineage.read_mark(), lineage.commits
@@ -113,7 +128,7 @@ def read_unmerged(top: Path, lineage: LineageFolder, frontier: FileFrontier, kee
 
 
 def _is_published(top: Path, lineage: LineageFolder, number: int, record: Mapping[str, Any], frontier: FileFrontier) -> bool:
-    """Whether all files of a Batch have their final names, although no record confirms it."""
+    """True if all files of a Batch have their final names, although the mark of complete Batches does not include it."""
     for nth, (staged, final) in enumerate(lineage.files_of(number, record, top)):
         file = record["files"][nth]
         if staged.exists():
@@ -124,7 +139,7 @@ def _is_published(top: Path, lineage: LineageFolder, number: int, record: Mappin
 
 
 def cut(run: list[Segment], size: int) -> tuple[list[list[Segment]], list[Segment]]:
-    """(groups of `size` bytes and a little more, the rest)."""
+    """Divide segments into groups that have at least `size` bytes each. Returns (groups, remaining segments)."""
     full: list[list[Segment]] = []
     group: list[Segment] = []
     total = 0
@@ -138,7 +153,8 @@ def cut(run: list[Segment], size: int) -> tuple[list[list[Segment]], list[Segmen
 
 
 def form_of(file: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Segments with the same value can be one file: format and compression, by the suffix, and how CSV was written."""
+    """A value that is equal for segments which can be merged into one file: format and compression, by the suffix, and how CSV
+    was written."""
     return file["name"].rpartition("/")[2].partition(".")[2], bool(file.get("header")), file.get("form")
 
 
@@ -148,12 +164,12 @@ _TURN_BYTES = 2**30
 _MOVES = 1000
 """this many Batches with nothing to do are recorded as a run, so that their records are not read again"""
 _TRIES = 20
-"""number of runs lost to another compactor before this one stops"""
+"""number of runs lost to other compactors after which this one stops"""
 
 
 @dataclass(slots=True)
 class RollDone:
-    """The result of a compactor. `due_s`: seconds until more work is due at the latest; None: nothing waits."""
+    """The result of a compactor. `due_s`: at most this many seconds until more work is due; None: no segment waits."""
 
     segments: int = 0
     files: int = 0
@@ -165,7 +181,7 @@ class RollDone:
 
 @dataclass(slots=True)
 class FileCompactor:
-    """For one lineage of the sink's folder `top`. `check` raises if this process may not write (any more)."""
+    """The compactor of one lineage in the sink's folder `top`. `check` raises if this process may not write (any more)."""
 
     top: Path
     lineage: LineageFolder
@@ -174,24 +190,24 @@ class FileCompactor:
     newest_us: int | None = None
     """the newest event time of all lineages there: it determines the age of folders"""
     busy: Collection[str] | None = ()
-    """folders with hidden segments of other lineages, which are not closed; None: these are unknown, and no folder is closed"""
+    """folders with hidden segments of other lineages, which are not closed; None: these folders are unknown, and no folder is closed"""
     left: Mapping[str, Open] = field(default_factory=dict)
-    """open contents of ended lineages without a completion marker: this lineage closes what they reopened after their end"""
+    """the open contents, without a completion marker, of lineages that have ended: this lineage closes the folders that they reopened after
+    their end"""
     waiting: set[str] | None = None
-    """folders with hidden segments of this lineage, once it has read them"""
+    """folders with hidden segments of this lineage; None until they are read"""
     open: Mapping[str, Open] = field(default_factory=dict)
-    """open contents of this lineage at its end"""
+    """the open contents of this lineage, if it has ended"""
     done: RollDone = field(default_factory=RollDone)
 
     def run(self, *, flush: bool = False) -> RollDone:
-        """Do all work that is due now; with `flush` merge everything that is hidden. Raises what `check` raises, EnvironmentFault if the
-        disk is full, and StateError for damaged data; nothing is lost in any of these cases."""
+        """Do all work that is due now; with `flush` merge all hidden segments. Raises the errors of `check`, EnvironmentFault if the disk
+        is full, and StateError for damaged data; nothing is lost in any of these cases."""
         lost = 0
         while lost < _TRIES:
             number, turn = newest_turn(self.lineage)
-            keeping = RetentionSettings.read(
-                self.lineage
-            )  # after the record: a change of it requires a new record, and then this compactor is outdated
+            # read after the record: a change of the settings requires a new record, and makes this compactor outdated
+            keeping = RetentionSettings.read(self.lineage)
             if keeping is None:
                 return self.done
             if turn is not None:
@@ -223,7 +239,7 @@ class FileCompactor:
                 if not rest:
                     continue
                 waits_s = keeping.roll_every_s - (self.now_s() - self._oldest_s(rest))
-                # written this long after now: the clock was set back, and its waiting time is unknown
+                # more than the interval in the future: the clock was set back, and the waiting time is unknown
                 if now or index < len(runs) - 1 or not 0 < waits_s <= 2 * keeping.roll_every_s:
                     groups.append(rest)
                 else:
@@ -231,8 +247,8 @@ class FileCompactor:
         return groups, due_s
 
     def _oldest_s(self, run: Sequence[Segment]) -> float:
-        """When the first segment of a group was written; long ago for a missing one: another compactor was faster, or the loss is reported
-        on reading."""
+        """When the first segment of a group was written, in seconds since 1970. 0 for a missing one: another compactor was faster, or the
+        loss is reported when the segment is read."""
         try:
             return self._path(run[0]).stat().st_mtime
         except FileNotFoundError:
@@ -249,7 +265,8 @@ class FileCompactor:
     def _next(
         self, number: int, frontier: FileFrontier, seen: UnmergedSegments, keeping: RetentionSettings, groups: list[list[Segment]]
     ) -> dict[str, Any] | None:
-        """The record of the compaction run; None if there is nothing to do. Merges of a record come before closed folders."""
+        """The record of the compaction run; None if there is nothing to do, empty if another compactor was faster. A record that merges
+        segments neither closes folders nor adds folders to delete."""
         outputs = self._merge_all(number, groups) if groups else []
         if outputs is None:
             return {}
@@ -289,7 +306,7 @@ class FileCompactor:
             del seen.open[folder]
         there = [folder for folder in frontier.removing if (self.top / folder).exists()]
         removing = {folder: frontier.removing[folder] for folder in there if is_expired(folder, newest_us, keeping, self.now_s())}
-        withdrawn = len(removing) < len(there)  # `keep` has changed; otherwise the announced files would never be read
+        withdrawn = len(removing) < len(there)  # `keep` has changed; without this the announced files would never be read
         if not (outputs or closed or expired or withdrawn) and min(low, scanned + 1 if counting else low) < seen.start + _MOVES:
             return None
         done = {folder: place for folder, place in last.items() if place[0] >= low}
@@ -310,8 +327,8 @@ class FileCompactor:
         return self.lineage.drafts / f"{number:010d}-{uuid4().hex}"
 
     def _merge_all(self, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
-        """The outputs of a compaction run; None if another compactor was faster. Raises EnvironmentFault if there is no disk space for
-        one."""
+        """Merge the groups. Returns the outputs of the compaction run; None if another compactor was faster. Raises EnvironmentFault if
+        there is no disk space for any output."""
         outputs: list[dict[str, Any]] = []
         try:
             for whole in groups:
@@ -333,7 +350,7 @@ class FileCompactor:
         except EnvironmentFault:
             if not outputs:
                 raise
-            # as much as there was space for: once it is recorded, its inputs are deleted, which frees space for more
+            # record what there was space for: its inputs are then deleted, which frees space for more
         except BaseException:
             self._throw_away(outputs)
             raise
@@ -366,7 +383,7 @@ class FileCompactor:
                     (self.lineage.path / output["draft"]).unlink(missing_ok=True)
 
     def put_turn(self, number: int, record: dict[str, Any]) -> dict[str, Any] | None:
-        """The record of that number; None if it is so old that it was folded."""
+        """Put the record of a compaction run, if the number is free. Returns the stored record; None if it is so old that it was folded."""
         try:
             stored: dict[str, Any] = self.lineage.merges.put(number, record)
         except FencedError:
@@ -374,7 +391,7 @@ class FileCompactor:
         return stored
 
     def _put(self, number: int, record: dict[str, Any], keeping: RetentionSettings) -> bool:
-        """Whether this compactor's record is the one in force; it is then finished, too."""
+        """Record a compaction run. True if the stored record is this compactor's; the run is then finished, too."""
         if not record:
             return False
         outputs = [*record["outputs"], *record["closed"]]
@@ -386,7 +403,7 @@ class FileCompactor:
             stored = self.put_turn(number, record)
         except BaseException:
             if newest_turn(self.lineage)[0] < number or self.lineage.merges.read(number) != record:
-                self._throw_away(outputs)  # otherwise it exists, although it was not announced
+                self._throw_away(outputs)  # otherwise the record exists, although the call failed
             raise
         faults.reached("roll.record.after")
         if stored is not record:
@@ -402,7 +419,13 @@ class FileCompactor:
     # --- the steps of a record ---
 
     def settle(self, number: int, turn: Mapping[str, Any], keeping: RetentionSettings) -> None:
-        """Do the rest of the steps of a compaction run. Only the newest run can be partly done."""
+        """Do the remaining steps of a recorded compaction run. Idempotent. Only the newest run can be unfinished.
+
+        Args:
+            number: The number of the run.
+            turn: The record of the run.
+            keeping: The maintenance settings of the lineage.
+        """
         frontier = FileFrontier.of(turn)
         if read_mark(self._settled_path) < number:
             folders = {self.top / folder_of(output["name"]) for output in turn["outputs"]}
@@ -442,7 +465,7 @@ class FileCompactor:
                 )
             return
         self.check()
-        with suppress(FileNotFoundError):  # it had its final name, and a reader removed it since; `audit` reports it
+        with suppress(FileNotFoundError):  # the file had its final name, and a reader has removed it since; `audit` reports it
             draft.rename(final)
 
     @property
@@ -451,7 +474,7 @@ class FileCompactor:
 
 
 def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
-    """The folders with hidden segments of these lineages; None if one is damaged, or has merged files that may not be renamed yet."""
+    """The folders with hidden segments of these lineages; None if a lineage is damaged, or has merged files that may not be renamed yet."""
     found = set[str]()
     for lineage in lineages:
         try:
@@ -466,7 +489,7 @@ def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
 
 
 def leftovers(lineage: LineageFolder) -> Iterator[Path]:
-    """Drafts that no run can name any more, and merged segments: left by killed compactors."""
+    """The leftovers of killed compactors: drafts that no run can name any more, and merged segments."""
     number, turn = newest_turn(lineage)
     named = set() if turn is None else {PurePosixPath(each["draft"]).name for each in (*turn["outputs"], *turn["closed"])}
     for name in names_in(lineage.drafts):
@@ -479,12 +502,13 @@ def leftovers(lineage: LineageFolder) -> Iterator[Path]:
 
 
 def _name(first: str, last: int) -> str:
-    """The name of a merged file: that of its first segment, with its last Batch. It sorts where its first segment would."""
+    """The name of a merged file: that of its first segment, with its last Batch. It sorts like its first segment."""
     stem, dot, suffix = first.rpartition("/")[2].partition(".")
     return f"{folder_of(first)}{stem}-{last:010d}{dot}{suffix}"
 
 
-# Folders by time from one lineage to the next: which are open, and that only the successor closes them from now on.
+# How folders by time pass from one lineage to the next: the successor takes over the open folders, and only the successor closes them from
+# then on.
 #
 # Only one lineage at a time writes completion markers, the last that claimed the folder. The lineage before ends with a compaction run
 # that records this: a compactor that read the state before that run is rejected. The open folders of the old lineage are in that run, and
@@ -492,8 +516,16 @@ def _name(first: str, last: int) -> str:
 
 
 def begin(top: Path, lineage: LineageFolder, keeping: RetentionSettings, before: LineageFolder | None) -> None:
-    """Called before a lineage stages anything: `keeping` is in force from now on, and `before`, the lineage that wrote there last, is
-    ended. Every completion marker that was about to be written exists afterwards. May be interrupted at any point and repeated."""
+    """Start a lineage in a folder: the settings `keeping` are in force from now on, and the lineage before it ends. Called before the
+    lineage stages anything. Every completion marker that was about to be written exists afterwards. Idempotent: it may be interrupted at
+    any point and repeated.
+
+    Args:
+        top: The sink's folder.
+        lineage: The lineage that starts.
+        keeping: Its maintenance settings.
+        before: The lineage that wrote to the folder last; None if there is none.
+    """
     inherits = before is not None and (RetentionSettings.read(before) is not None or counts(keeping))
     if before is not None and inherits:
         open_ = _end(top, before, keeping).open
@@ -506,11 +538,11 @@ def begin(top: Path, lineage: LineageFolder, keeping: RetentionSettings, before:
 
 
 def _end(top: Path, lineage: LineageFolder, heirs: RetentionSettings) -> FileFrontier:
-    """Record the compaction run that ends a lineage, unless it exists; returns its result."""
+    """Record the compaction run that ends a lineage, unless it exists. Returns the state after that run."""
     roller = FileCompactor(top, lineage)
     if not FileFrontier.of(newest_turn(lineage)[1]).ended:
         roller.busy = hidden_in(top, (each for each in lineages_in(top) if each != lineage))
-        with suppress(EnvironmentFault, StateError):  # segments that cannot be merged now wait; the maintenance owner reports the reason
+        with suppress(EnvironmentFault, StateError):  # segments that cannot be merged now wait; the maintenance owner reports why
             roller.run(flush=True)
     while True:
         number, turn = newest_turn(lineage)
@@ -525,7 +557,7 @@ def _end(top: Path, lineage: LineageFolder, heirs: RetentionSettings) -> FileFro
 
 
 def _fence(top: Path, lineage: LineageFolder, keeping: RetentionSettings) -> None:
-    """Make compactors that have read another `keeping` outdated."""
+    """Record a compaction run, so that compactors that have read other settings are outdated."""
     roller = FileCompactor(top, lineage)
     while True:
         number, turn = newest_turn(lineage)

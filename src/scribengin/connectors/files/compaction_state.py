@@ -1,5 +1,5 @@
-"""The state of a lineage's compactor: a log of numbered records, one per compaction run, each created only if absent, each with everything
-that the next one needs.
+"""The state of a lineage's compactor: a log of numbered records, one per compaction run. Each is created only if absent, and contains all
+that the next run needs.
 
 A compaction run names hidden segments that were merged and the file with their rows (a *draft* until it is renamed), folders that are
 closed and the draft of their completion marker, folders that are reopened, and folders that are deleted. The record comes first. Then, in
@@ -30,21 +30,21 @@ _PART = re.compile(r"part-(\d{10,})-\d{5,}-\d{3,}?([0-9a-f]{8})(?:-(\d{10,}))?\.
 
 
 class Open(NamedTuple):
-    """Contents of a folder by time that no completion marker counts."""
+    """The contents of a folder by time that no completion marker counts."""
 
     rows: int = 0
     files: int = 0
-    """files that readers see"""
+    """number of files that readers see"""
     version: int = 0
     """version of the completion marker that was deleted when the folder was reopened"""
     bytes: int = 0
-    """of these files"""
+    """size of these files"""
 
 
 @dataclass(slots=True)
 class FileFrontier:
-    """What is merged and counted after a compaction run. A segment's position is (Batch, index in its commit record); in a folder segments
-    are merged in the order of their positions, without a gap."""
+    """The state after a compaction run: which segments are merged and counted. A segment's position is (Batch, index in its commit record);
+    in a folder segments are merged in the order of their positions, without a gap."""
 
     low: int = 0
     """Batches below this number have no hidden segments any more"""
@@ -57,11 +57,11 @@ class FileFrontier:
     removing: dict[str, int] = field(default_factory=dict)
     """folder → the Batch up to which its files are to be deleted"""
     ended: bool = False
-    """another lineage writes there now, and has taken over `open`: this one closes no folder any more"""
+    """True if another lineage writes there now, and has taken over `open`: this one closes no folders any more"""
 
     @staticmethod
     def of(turn: Mapping[str, Any] | None) -> FileFrontier:
-        """The state after that compaction run; None: before the first."""
+        """The state after a compaction run; None: before the first run."""
         if turn is None:
             return FileFrontier()
         body = turn["frontier"]
@@ -70,7 +70,7 @@ class FileFrontier:
         return FileFrontier(body["low"], done, body["scanned"], open_, dict(body["removing"]), body["ended"])
 
     def as_turn(self) -> dict[str, Any]:
-        """A compaction run that only leads to this state."""
+        """The record of a compaction run that only leads to this state."""
         return {"frontier": self.as_json(), "outputs": [], "closed": [], "reopened": [], "removed": []}
 
     def as_json(self) -> dict[str, Any]:
@@ -80,12 +80,13 @@ class FileFrontier:
         return {"low": self.low, "done": done, "scanned": self.scanned, "open": open_, "removing": self.removing, "ended": self.ended}
 
     def has_merged(self, folder: str, place: tuple[int, int]) -> bool:
-        """Whether the hidden segment with that position is in a merged file."""
+        """True if the hidden segment with that position is in a merged file."""
         return place[0] < self.low or place <= self.done.get(folder, NOWHERE)
 
 
 def newest_turn(lineage: LineageFolder) -> tuple[int, Mapping[str, Any] | None]:
-    """(its number, the record), or (-1, None). Raises StateError if it is damaged, or has an unknown format."""
+    """The number and the record of the newest run; (-1, None) if there is none. Raises StateError if the record is damaged, or has an
+    unknown format."""
     number = lineage.merges.newest()
     if number is None:
         return -1, None
@@ -111,13 +112,20 @@ def folder_of(name: str) -> str:
 
 
 def is_rolled(lineage: LineageFolder, record: Mapping[str, Any], number: int, nth: int) -> bool:
-    """Whether the nth file of a Batch, a hidden one, is merged."""
+    """True if a hidden file of a Batch is merged.
+
+    Args:
+        lineage: The lineage.
+        record: The commit record of the Batch.
+        number: The number of the Batch.
+        nth: The index of the file in the record.
+    """
     frontier = FileFrontier.of(newest_turn(lineage)[1])
     return frontier.has_merged(folder_of(record["files"][nth]["name"]), (number, nth))
 
 
 def outputs_of(lineage: LineageFolder) -> Iterator[str]:
-    """The names of all merged files."""
+    """The names of all merged files of a lineage."""
     return (output["name"] for _, turn in lineage.merges.since() for output in turn["outputs"])
 
 
@@ -134,13 +142,28 @@ def summarize_turns(summary: Any | None, turns: Iterable[Any]) -> dict[str, int]
 
 
 def segment_id(lineage: str, sink: str, folder: str) -> str:
-    """A part of the names of files in a partition folder: it distinguishes lineages and sinks, and folders whose names a file system
-    considers equal."""
+    """A part of file names in a partition folder: it distinguishes lineages and sinks, and folders whose names a file system considers
+    equal.
+
+    Args:
+        lineage: The lineage.
+        sink: The id of the sink.
+        folder: The partition folder, with its `/`; empty if there is none.
+    """
     return hashlib.sha256(f"{lineage}/{sink}/{folder}".encode()).hexdigest()[:8]
 
 
 def last_batch(lineage: LineageFolder, sink: str, name: str) -> int | None:
-    """The last Batch with rows in a visible file, from its name relative to the sink's folder; None for a file of another writer."""
+    """The last Batch with rows in a visible file.
+
+    Args:
+        lineage: The lineage.
+        sink: The id of the sink.
+        name: The file's name, relative to the sink's folder.
+
+    Returns:
+        The number of the Batch; None for a file of another lineage or writer.
+    """
     found = _PART.match(name.rpartition("/")[2])
     if found is None or found[2] != segment_id(lineage.path.name, sink, folder_of(name)):
         return None

@@ -26,7 +26,7 @@ _COARSE_S = 2.0
 _MISSPELT = 0.75
 """minimum similarity, 0 to 1, of a suggested name to a missing one"""
 _RELIST_S = 30.0
-"""a folder is listed again after this time, whatever its time stamp: some network file systems do not update it"""
+"""seconds after which a folder is listed again, whatever its time stamp: some network file systems do not update it"""
 
 
 @dataclass(slots=True)
@@ -39,8 +39,8 @@ class _Listing:
 
 
 class Discovery:
-    """The files of `path`: a file; a folder (the files in it, without subfolders); or a glob with `*`, `?`, `[…]`, and `**` for any number
-    of folders. Names that begin with `_` or `.` are not data, neither as files nor as folders.
+    """The files of `path`: one file; the files in a folder, without subfolders; or those that match a glob with `*`, `?`, `[…]`, and `**`
+    for any number of folders. Names that begin with `_` or `.` are not data, neither as files nor as folders.
 
     All found paths are relative to `root`. Raises SourceError if that does not exist or access is denied; a single file that is missing in
     an existing folder may be `awaited`.
@@ -52,7 +52,7 @@ class Discovery:
         self.root, self._patterns = _divided(path) if self.awaited is None else (path.parent, (path.name,))
         self._literal = path.is_file() or self.awaited is not None
         self._listings: dict[str, _Listing] = {}
-        self._list("")  # reports immediately what is missing or forbidden
+        self._list("")  # reports missing and inaccessible folders at once
         self._listings.clear()
 
     def changed(self) -> list[str] | None:
@@ -134,14 +134,15 @@ class Discovery:
         return len(parts) < len(self._patterns)
 
     def wants(self, path: str) -> bool:
-        """Whether a file there, relative to `root`, would be found."""
+        """True if a file at that path, relative to `root`, would be found."""
         if self._literal:
             return path == self._patterns[0]
         return self._patterns == ("*",) or matches(path.split("/"), self._patterns)
 
 
 def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """The root, and the patterns of the folders and names below it. An existing name is used literally, even with brackets."""
+    """Divide a path into the root and the patterns of the folders and names below it. An existing name is used literally, even with
+    brackets."""
     if path.is_dir():
         return path, ("*",)
     if path.exists():

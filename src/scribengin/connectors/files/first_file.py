@@ -1,4 +1,4 @@
-"""Checks the first file that a source is going to read, before anything is read: whether it has the columns that the flow names.
+"""Checks the first file that a source is going to read, before anything is read: it must have the columns that the flow names.
 
 A column that is missing in a file is read as null, which is right for data whose columns change. A file that has none of the columns, or
 very few, or one under a name that differs only by blanks or case, is a mistake: all of it would be null in every row.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.formats.csv_records import CsvBlock
 
 
-# The kind of a file by its first bytes, if these contradict its name and its options.
+# The kind of a file by its first bytes, if it differs from what its name and its options indicate.
 
 
 _MAGIC = (
@@ -45,7 +45,7 @@ _MAGIC = (
 )
 _TAR_AT = 257
 MAGIC_BYTES = 512
-"""number of first bytes that are needed"""
+"""number of first bytes that `kind_of` needs"""
 _READ = ("gzip", "zstd", "bzip2")
 
 
@@ -64,8 +64,7 @@ def kind_of(head: bytes) -> str:
 
 
 def why_unlike(head: bytes, compression: str) -> str:
-    """Why a file with these first bytes cannot be read as text with this compression (`none`, `gzip`, …), and what to do; empty if it
-    can."""
+    """Why a file cannot be read as text with a compression (`none`, `gzip`, …), by its first bytes, and what to do; empty if it can."""
     kind = kind_of(head)
     if not head or kind == (compression if compression != "none" else ""):
         return ""
@@ -80,7 +79,7 @@ def why_unlike(head: bytes, compression: str) -> str:
 
 
 def why_unlike_inside(head: bytes, compression: str) -> str:
-    """The same for the contents of a compressed file, by its first bytes."""
+    """Like `why_unlike`, for the contents of a compressed file."""
     kind = kind_of(head)
     return f"the {compression} file contains {kind}, not text: unpack it first" if kind else ""
 
@@ -94,7 +93,7 @@ def _is_text(head: bytes) -> bool:
 
 
 HEAD_BYTES = 2**16
-"""bytes of a text file that are checked"""
+"""number of bytes of a text file that are checked"""
 _LOOKED_AT = 20
 _RECORDS = 100
 _BOM = b"\xef\xbb\xbf"
@@ -104,7 +103,8 @@ _RULES = {"trim": str.strip, "loose": lambda name: re.sub(r"[\W_]+", "", name.ca
 
 
 def folded(name: str, rule: str) -> str:
-    """Two names with the same result are equal by that rule: without the blanks around them; without case, blanks and punctuation."""
+    """The name in a form for comparison: two names with the same form are equal by that rule (without the blanks around them; without case,
+    blanks and punctuation)."""
     return _RULES[rule](name) if rule in _RULES else name
 
 
@@ -119,13 +119,23 @@ class Unlike:
 
 
 _MISSPELT = 0.7
-"""minimum similarity, 0 to 1, of a header name to a missing column, to be taken for a misspelling: `regoin`, `cdoe`"""
+"""minimum similarity, 0 to 1, of a header name to a missing column, to count as a misspelling: `regoin`, `cdoe`"""
 _SURELY = 0.9
-"""the same for a name that many records have, if any name may be missing: `amont` for `amount`, but not `amount_eur`"""
+"""the same for a name that many records have, if they may omit any column: `amont` for `amount`, but not `amount_eur`"""
 
 
 def unlike_encoding(file: str, head: bytes, format: str, encoding: str) -> Unlike | None:
-    """The difference for a text file whose bytes are not UTF-8, the default encoding of a source."""
+    """The error for a text file that is not UTF-8, the default encoding of a source.
+
+    Args:
+        file: The file, for the message.
+        head: Its first bytes.
+        format: The source's format.
+        encoding: The source's encoding.
+
+    Returns:
+        None if the source sets another encoding, or the file begins with no mark of another encoding.
+    """
     marked = marked_encoding(head)
     if encoding.lower() not in ("utf-8", "utf8") or marked is None:
         return None
@@ -137,8 +147,19 @@ def unlike_encoding(file: str, head: bytes, format: str, encoding: str) -> Unlik
 def unlike_names(
     file: str, names: Sequence[str], asked: Schema, beside: Iterable[str] = (), *, header: bool = False, sure: bool = False
 ) -> Unlike | None:
-    """The difference if the columns of a file are not the expected ones. `beside`: columns that come from elsewhere. `header`: the names
-    are those of a header, which has all columns; records of other formats may omit any. `sure`: none of many records has another name."""
+    """The error for a file whose columns are not the expected ones.
+
+    Args:
+        file: The file, for the message.
+        names: The names in the file.
+        asked: The columns of the flow.
+        beside: Columns that do not come from the file.
+        header: The names are those of a header, which has all columns; records of other formats may omit any.
+        sure: The names are those of many records, none of which has another name.
+
+    Returns:
+        None if enough columns are the expected ones.
+    """
     fields = [field for field in asked.fields if field.name not in set(beside)]
     there = [field.name for field in fields if field.name in names]
     absent = [field.name for field in fields if field.name not in names]
@@ -166,14 +187,14 @@ def unlike_names(
 
 
 def unlike_mapping(file: str, given: Mapping[str, str], names: Sequence[str], needed: Container[str]) -> Unlike | None:
-    """The difference if the option `columns` names a column that a header lacks, and either a similar name exists, or the flow requires the
+    """The error for an option `columns` that names a column which a header lacks, if a similar name exists, or the flow requires the
     column.
 
     Args:
-        file: the file, for the message.
-        given: the option: name in the flow → name in the header.
-        names: the names of the header, with the flow's names for them.
-        needed: columns that the flow reads as keys.
+        file: The file, for the message.
+        given: The option: name in the flow → name in the header.
+        names: The names of the header, with the flow's names for them.
+        needed: Columns that the flow reads as keys.
     """
     there = [given.get(name, name) for name in names]
     absent = {name: other for name, other in given.items() if name not in names}
@@ -188,7 +209,7 @@ def unlike_mapping(file: str, given: Mapping[str, str], names: Sequence[str], ne
 
 
 def unlike_quotes(block: CsvBlock) -> Unlike | None:
-    """The difference if a quoted cell extends over several lines in a tab-separated file: in nearly all such files, quotes have no
+    """The error for a quoted cell that extends over several lines in a tab-separated file: in nearly all such files, quotes have no
     meaning."""
     from scribengin.formats.csv_records import longer_cell
 
@@ -201,7 +222,17 @@ def unlike_quotes(block: CsvBlock) -> Unlike | None:
 
 
 def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mapping[str, Any]) -> str:
-    """The option of a CSV source that would read a file with these first bytes; empty if there is none."""
+    """The option of a CSV source that would read a file.
+
+    Args:
+        head: The first bytes of the file.
+        names: The names that were read from its header.
+        asked: The columns of the flow.
+        options: The source's options.
+
+    Returns:
+        The remedy; empty if no option is found.
+    """
     from scribengin.formats.csv_inference import guess_delimiter, is_value
     from scribengin.formats.csv_records import split_cells, split_records
 
@@ -238,7 +269,7 @@ def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mappin
                 return "write " + " and ".join(ways)
             break
     if len(names) == 1 and delimiter != dialect.delimiter and len(split_cells(names[0], Dialect(delimiter=delimiter)) or ()) > 1:
-        return f"write delimiter: {_yaml(delimiter)}"  # whatever the names are, there are several
+        return f"write delimiter: {_yaml(delimiter)}"  # whatever the names mean, there are several
     if options.get("header", True) and len(names) == len(wanted) and any(is_value(name) for name in names if name):
         return "the first line seems to be a record; if columns are matched by position, write header: false"
     if all(_near(name, names, [], loose=False) for name in wanted - set(names)):
@@ -252,12 +283,26 @@ def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mappin
 
 
 def without_key(file: str, column: str, use: str, names: Sequence[str], remedy: str) -> Unlike:
-    """The difference for a file with the columns `names`, which lacks a column that the flow reads as a key."""
+    """The error for a file that lacks a column which the flow reads as a key.
+
+    Args:
+        file: The file, for the message.
+        column: The column.
+        use: The use of the column, for the message.
+        names: The columns of the file.
+        remedy: The remedy.
+    """
     return Unlike(f"{file} has no column {_one(column)}, which is {use}: it has {_quoted(names)}", remedy)
 
 
 def without_key_remedy(field: Field, *, header: bool, static: bool) -> str:
-    """The remedy for a file without that column. `header`: its columns have names in a header. `static`: it is a lookup table."""
+    """The remedy for a file that lacks a key column.
+
+    Args:
+        field: The column.
+        header: The columns of the file have names in a header.
+        static: The source is a lookup table.
+    """
     name = _yaml_key(field.name)
     ways = [
         f"if it has another name there, write columns: {{{name}: NAME}}"
@@ -287,7 +332,7 @@ def json_names(lines: Iterable[bytes]) -> tuple[list[str], int]:
 
 
 def _near(name: str, names: Sequence[str], taken: Sequence[str], *, loose: bool) -> str | None:
-    """The name that differs from this one only in blanks and case."""
+    """The name that differs from this one only in blanks and case, or with `loose` also in punctuation; None if there is none."""
     return next((other for other in names if other not in taken and _fold(other, loose=loose) == _fold(name, loose=loose)), None)
 
 

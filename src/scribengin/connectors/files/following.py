@@ -1,4 +1,4 @@
-"""Follows growing files through rotations: where each one is now, what is new, what is a copy, what is lost.
+"""Follows growing files through rotations: where each file is now, which bytes are new, which files are copies, and what is lost.
 
 A rotation renames a file, copies and truncates it, compresses it, or rewrites it. At each poll the files at the paths are compared with the
 known files, and each path gets a verdict. The rules are ordered from certain to likely:
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LONG = 1024
-"""bytes that are enough to identify a content, whatever the file's name; a shorter one must also have a similar name"""
+"""number of bytes that identify a content, whatever the file's name; the file of a shorter content must also have a similar name"""
 _COARSE_NS = 50_000_000
-"""seconds: a file modified less than this before it was checked may change again without a change of its time"""
+"""in nanoseconds: a file that was modified less than this before it was checked may change again without a change of its time"""
 _RECENT_NS = 3600 * 10**9
 _SEARCHED_S = 60.0
-"""how long a file that is missing at its path is searched in its folder"""
+"""seconds for which a file that is missing at its path is searched in its folder"""
 
 
 class Packing(Protocol):
     """How compressed files are recognised and read."""
 
     fault: str
-    """why the content that was read last is truncated; empty if it is not"""
+    """why the content that was read last is truncated; empty if it is complete"""
 
     def of(self, path: str) -> str:
         """The compression, by the path's name; `none` for a plain file."""
@@ -65,18 +65,19 @@ class Packing(Protocol):
 
 
 class Verdict(Enum):
-    """The state of a path that has no known file."""
+    """The state of the file at a path without a known file."""
 
     NEW = "new"
     COPY = "copy"
     """its content is, or was, read elsewhere"""
     UNSURE = "unsure"
-    """it was truncated, and begins as before; or it is a compressed file that is not settled"""
+    """the file was truncated, and begins as before; or it is a compressed file that is not settled"""
 
 
 @dataclass(slots=True)
 class NewFile:
-    """A path without a known file. `look`: the poll in which it was first seen; `since_s`: how long it is unchanged, monotonic."""
+    """The file at a path without a known file. `look`: the number of the poll in which it was first seen; `since_s`: since when it
+    is unchanged, monotonic."""
 
     path: str
     seen: FileStatus
@@ -88,7 +89,7 @@ class NewFile:
     cut: KnownFile | None = None
     """the bytes that were read before it was truncated or rewritten"""
     outside: bool = False
-    """it is not among the source's paths, but was between two polls"""
+    """True if it is not at one of the source's paths, but was between two polls"""
     judged: FileStatus | None = None
     head: Head | None = None
     """size of the decompressed content, for a compressed file"""
@@ -106,10 +107,11 @@ class TruncatedFile:
 
 
 class Following:
-    """The files of one source below `root`; used by one thread. Raises OSError as the file system does."""
+    """The files of one source below `root`; used by one thread. Raises the OSErrors of the file system."""
 
     def __init__(self, root: Path, packing: Packing, is_source: Callable[[str], bool], *, settle_s: float) -> None:
-        """`is_source` returns whether a path, if it exists, belongs to the source."""
+        """`is_source` returns True if a path, if it exists, belongs to the source. `settle_s`: seconds after which an unchanged file counts
+        as complete."""
         self._root = root
         self._packing = packing
         self._is_source = is_source
@@ -135,20 +137,28 @@ class Following:
         self.behind: dict[str, KnownFile] = {}
         """path → known file there with unread bytes"""
         self._turns: dict[str, dict[str, int]] = {}
-        """path → the files of which something was read under it, each with its number there"""
+        """path → the number of each file of which something was read under that path"""
         self.notices: list[str] = []
         self.rewritten: list[str] = []
-        """paths of files that were rewritten, not appended to, and are read from their start; the caller empties it"""
+        """paths of files that were rewritten, not appended to, and are read from their start; the caller empties the list"""
         self.cuts: list[TruncatedFile] = []
-        """of the last poll"""
+        """the truncated files of the last poll"""
         self.unclear: list[KnownFile] = []
-        """of the last poll: another file is at the path of one that was recorded without a mark"""
+        """from the last poll: known files that were recorded without a mark, and at whose path there is another file"""
 
     # --- what was read ---
 
     def remember(self, path: str, seen: FileStatus, end: int, trace: Trace | None, *, packed: bool, taken: bool) -> None:
-        """Apply log entries in order, or an entry that is being logged. Without a `trace` the file is identified by path and inode.
-        `packed` for a compressed file; with `taken` False the log only records its place."""
+        """Apply an entry of the log. Entries are applied in order; also one that is being logged.
+
+        Args:
+            path: The path of the file.
+            seen: The state of the file.
+            end: The position up to which it was read.
+            trace: Its identity; None: the file is identified by path and inode.
+            packed: The file is compressed.
+            taken: False if the entry only records the place of the file.
+        """
         id_ = f"path:{path}" if trace is None else trace.file
         known = self._known.get(id_)
         if known is None:
@@ -161,7 +171,7 @@ class Following:
             known.mark, known.packed, known.copy = trace.mark, trace.packed, trace.copy
             known.end = end if trace.mark is None else trace.mark.end
         elif packed:
-            known.packed = ContentMark(seen.size, (), "")  # by inode, size and time alone
+            known.packed = ContentMark(seen.size, (), "")  # identified by inode, size and time alone
         known.rest = None
         self._unsaved.pop(known.id, None)
         if taken:
@@ -169,17 +179,17 @@ class Following:
         self._put(known, path)
 
     def turn(self, path: str, file: str) -> int:
-        """The number of that file among those that are read under this path, from 0; no other file has this number."""
+        """The number of a file among those that are read under this path, from 0. No other file of the path has this number."""
         turns = self._turns.get(path, {})
         return turns.get(file, max(turns.values(), default=-1) + 1)
 
     def remember_lost(self, file: str) -> None:
-        """Apply a log entry that says that the rest of a file is lost."""
+        """Apply a log entry which records that the rest of a file is lost."""
         if file in self._known:
             self._known[file].told = True
 
     def _put(self, known: KnownFile, path: str) -> None:
-        """From now on `known` is at `path`."""
+        """Record that `known` is now at `path`."""
         other = self.at.get(path)
         if other is not None and other is not known:
             self._lose(other)
@@ -201,7 +211,7 @@ class Following:
             self.behind.pop(known.path, None)
 
     def _forget(self, known: KnownFile) -> None:
-        """Remove it from the indexes, before it is added again."""
+        """Remove the file from the indexes, before it is added again."""
         if self.at.get(known.path) is known:
             del self.at[known.path]
             self.behind.pop(known.path, None)
@@ -214,7 +224,7 @@ class Following:
         self._names.remove(known)
 
     def _lose(self, known: KnownFile) -> None:
-        """The file is not at its path any more."""
+        """Record that the file is not at its path any more."""
         if self.at.get(known.path) is known:
             del self.at[known.path]
             self.behind.pop(known.path, None)
@@ -223,7 +233,7 @@ class Following:
         self._lost[known.id] = self._searching[known.id] = known
 
     def _move(self, known: KnownFile, path: str, seen: FileStatus, *, trusted: bool = True) -> None:
-        """The file was found at another path, or became another file."""
+        """Record that the file was found at another path, or became another file."""
         before = known.path
         self._forget(known)
         known.seen = seen
@@ -233,11 +243,16 @@ class Following:
         if not self._is_source(path) and self._is_source(before):
             self._left.append((known, before))
 
-    # --- a look ---
+    # --- a poll ---
 
     def refresh(self, listed: Collection[str] | None, due: Iterable[str], *, final: bool) -> None:
-        """Update `at` and `new`. `listed` are all paths of the source, None if no folder changed; `due` are the paths of `at` to check.
-        `final`: the existing data is complete."""
+        """Poll: update `at` and `new`.
+
+        Args:
+            listed: All paths of the source; None if no folder changed.
+            due: The paths of `at` to check.
+            final: The existing data is complete.
+        """
         now_s = time.monotonic()
         lost = set[str]() if self._looks == 0 else set(self._lost)
         self._looks += 1
@@ -251,7 +266,7 @@ class Following:
         names = {folder: self._unlisted(folder) for folder in self._folders_to_search(now_s, again=listed is not None, newly=newly)}
         self._find_by_inode(names)
         self._find_vanished(names)
-        # without stable inodes a file is more likely the one that was at its path than a copy of it
+        # without stable inodes a file at the path of a missing one is more likely that file than a copy of it
         places = {self._lost[id_].path for id_ in newly if id_ in self._lost}
         for new in sorted(self.new.values(), key=lambda each: each.path not in places):
             self._judge(new, final=final, again=bool(newly))
@@ -270,13 +285,13 @@ class Following:
         self.unclear = [each for each in lost_now if each.mark is each.packed is None and each.path in self.new]
 
     def waits_for(self) -> float | None:
-        """Seconds after which a truncated file in an unclear state can be judged; None if there is none."""
+        """The seconds until a truncated file in an unclear state can be judged; None if there is none."""
         waiting = (new for new in self.new.values() if new.verdict is Verdict.UNSURE and new.cut is not None)
         left = [self._settle_s - (time.time() - new.seen.mtime_ns / 1e9) for new in waiting]
         return max((wait for wait in left if wait > 0), default=None)
 
     def lost(self, *, final: bool) -> list[KnownFile]:
-        """Files with unread bytes that are not found anywhere; each is returned once."""
+        """The files with unread bytes that are not found anywhere; each is returned once."""
         now_s = time.monotonic()
         gone = [
             known
@@ -288,7 +303,7 @@ class Following:
         return gone
 
     def unsaved(self) -> list[KnownFile]:
-        """Files whose current place is not in the log yet; each is returned once."""
+        """The files whose current place is not in the log yet; each is returned once."""
         found = [known for known in self._unsaved.values() if known.found and known.rest is None]
         for known in found:
             del self._unsaved[known.id]
@@ -300,11 +315,11 @@ class Following:
         return not self._known
 
     def has_moved(self, path: str) -> bool:
-        """True for a known file that was renamed: its writer may be about to stop writing to it."""
+        """True if the known file at the path was renamed: its writer may soon stop writing to it."""
         return len(self.at[path].names) > 1
 
     def _list(self, listed: Collection[str]) -> list[str]:
-        """Apply the listed paths; returns the paths of known files that are not among them any more."""
+        """Apply the listed paths. Returns the paths of known files that are not among them any more."""
         before, self._listed = self._listed, set(listed)
         for new in [new for path, new in self.new.items() if path not in self._listed and not new.outside]:
             self._vanish(new)
@@ -325,7 +340,7 @@ class Following:
             self._vanished.append(replace(new))
 
     def status(self, path: str) -> FileStatus | None:
-        """The current state of the file; None if there is none."""
+        """The current state of the file at the path; None if there is none."""
         try:
             return FileStatus.of(os.stat(f"{self._root}/{path}"))  # noqa: PTH116 (a Path costs more than the call)
         except (FileNotFoundError, NotADirectoryError):
@@ -333,7 +348,7 @@ class Following:
 
     @contextmanager
     def opened(self, path: str) -> Iterator[tuple[FileStatus, OpenFile] | None]:
-        """The file there, and its state; None if there is none."""
+        """Open the file at the path. Yields its state and the file; None if there is none."""
         try:
             descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -346,7 +361,7 @@ class Following:
             os.close(descriptor)
 
     def _check(self, path: str) -> None:
-        """Whether the known file is still at its path, and has grown there."""
+        """Check whether the known file is still at its path, and whether it has grown there."""
         known = self.at[path]
         now = self.status(path)
         if now is not None and now == known.seen and known.trusted:
@@ -370,7 +385,7 @@ class Following:
             self._begin(path, cut=known if cut else None, before=known)
 
     def _mark(self, known: KnownFile, file: OpenFile) -> None:
-        """A file that was recorded before marks existed."""
+        """Add the mark of a file that was recorded before marks existed."""
         known.mark = file.mark(known.end)
         self._contents.add(known)
         self._unsaved[known.id] = known
@@ -381,7 +396,7 @@ class Following:
         known.trusted = time.time_ns() - status.mtime_ns > _COARSE_NS
 
     def _is(self, known: KnownFile, file: OpenFile, status: FileStatus) -> bool:
-        """Whether the file's content begins with the read part of `known`."""
+        """True if the file's content begins with the read part of `known`."""
         if known.packed is not None:
             if status.size != known.packed.end:
                 return False
@@ -394,13 +409,13 @@ class Following:
         return file.holds(known.mark)
 
     def _place_all(self) -> None:
-        """Determine the origin of each new path; a file that is displaced on the way is new too."""
+        """Determine the origin of each new path. A file that is displaced by this is new too."""
         self._unplaced = deque(self.new)
         while self._unplaced:
             self._place(self._unplaced.popleft())
 
     def _place(self, path: str) -> None:
-        """Whether a known file was moved to this path, by its inode."""
+        """Check by its inode whether the file at this path is a known file that was moved."""
         new = self.new.get(path)
         if new is None:
             return
@@ -427,10 +442,11 @@ class Following:
                     self._move(known, path, file[0])
                     return
 
-    # --- files that are missing at their path, elsewhere in their folder ---
+    # --- search for missing files elsewhere in their folder ---
 
     def _folders_to_search(self, now_s: float, *, again: bool, newly: Collection[str]) -> set[str]:
-        """The folders of missing files; only for a limited time, and not if nothing changed there."""
+        """The folders of missing files to search. A file is searched only for a limited time, and only if something changed in
+        its folder."""
         for known in [known for known in self._searching.values() if now_s - known.lost_s > _SEARCHED_S]:
             del self._searching[known.id]
         return {known.path.rpartition("/")[0] for known in self._searching.values() if again or known.waits or known.id in newly} | {
@@ -459,12 +475,13 @@ class Following:
                         self._move(known, path, found[0])
 
     def _find_by_content(self, names: Mapping[str, Mapping[str, int]], *, final: bool) -> None:
-        """Copies and compressed forms that are not among the source's paths, but in the same folder with a similar name."""
+        """Find copies and compressed forms of missing files that are not among the source's paths, but in the same folder with a similar
+        name."""
         for folder, paths in names.items():
             searched = {id_: known for id_, known in self._searching.items() if known.path.rpartition("/")[0] == folder}
             for known in searched.values():
                 known.waits = False
-            # of several copies the longest has most of the unread bytes
+            # of several copies the longest has the most unread bytes
             for path in sorted(paths, key=self._length, reverse=True):
                 base = path.rpartition("/")[2]
                 if path in self.at or not any(related(base, known.path.rpartition("/")[2]) for known in searched.values()):
@@ -494,7 +511,7 @@ class Following:
         return 0 if status is None else status.size
 
     def _find_vanished(self, names: Mapping[str, Mapping[str, int]]) -> None:
-        """New files that were renamed before any of their bytes could be read: found by their inodes, under a rotated name."""
+        """Find new files that were renamed before any of their bytes could be read: by their inodes, under a rotated name."""
         for new in self._vanished:
             folder, _, live = new.path.rpartition("/")
             for path, inode in names.get(folder, {}).items():
@@ -502,8 +519,8 @@ class Following:
                     self._begin(path, outside=True)
 
     def _find_between(self, known: KnownFile, before: str, names: Mapping[str, Mapping[str, int]]) -> None:
-        """Files that had the path `before` after the one that left it, and have left it too: there was more than one rotation. They are
-        newer than that one, and have rotated names."""
+        """Find files that had the path `before` after `known` left it, and have left it too: there was more than one rotation. They are
+        newer than `known`, and have rotated names."""
         folder, _, live = before.rpartition("/")
         for path in names.get(folder, {}):
             if path not in self.at and path not in self.new and is_turn_of(path.rpartition("/")[2], live):
@@ -512,7 +529,8 @@ class Following:
                     self._begin(path, outside=True)
 
     def _take_over(self, known: Sequence[KnownFile], path: str, status: FileStatus, file: OpenFile) -> bool:
-        """Continue in the compressed file at `path`, as the one of `known` with the longest content in it; False if it contains none."""
+        """Continue in the compressed file at `path`: it becomes the known file, among `known`, with the longest content in it. Returns
+        False if it contains none."""
         marks = {each.mark: each for each in known if each.mark is not None}
         with file.reader() as stream:
             scanned = scan(self._packing.chunks(stream, self._packing.of(path)), list(marks))
@@ -528,7 +546,7 @@ class Following:
         return True
 
     def _is_being_packed(self, path: str, head: Head) -> bool:
-        """Whether the plain file that this one was made from still exists."""
+        """True if the plain file that the compressed file was made from still exists."""
         with suppress(PermissionError), self.opened(unpacked_name(path)) as plain:
             return plain is not None and bool(head) and plain[1].head().data[: len(head)] == head.data
         return False
@@ -545,7 +563,7 @@ class Following:
     # --- new paths ---
 
     def _judge(self, new: NewFile, *, final: bool, again: bool) -> None:
-        """Compare the files with the known state: if they changed, or with `again`."""
+        """Judge an unknown file: compare it with the known files if it changed, or with `again`."""
         if new.path not in self.new or not self._known:
             return
         is_link = new.of is not None and new.of.found and new.seen.is_file_of(new.of.seen)
@@ -580,7 +598,7 @@ class Following:
         self._judge_part(new, file, status)
 
     def _candidates(self, new: NewFile, head: Head) -> list[KnownFile]:
-        """The known files that begin with `head`, as far as they were read, compared at their current places."""
+        """The known files whose read part is the beginning of the file, by `head`; compared at their current places."""
         found = [known for known in self._contents.of(head) if self._may_be(known, new)]
         for known in found:
             if known.found:
@@ -588,7 +606,7 @@ class Following:
         return found
 
     def _judge_part(self, new: NewFile, file: OpenFile, status: FileStatus) -> None:
-        """The file is a copy of an existing one, as far as the copy has come: all of it is the beginning of a file with a similar name."""
+        """Judge whether the file is an incomplete copy of an existing file: all of it is the beginning of a file with a similar name."""
         for known in self._names.like(new.path.rpartition("/")[2]):
             if known.packed is not None or status.size >= known.end or _follows(new.path, known) or not self._may_be(known, new):
                 continue
@@ -600,14 +618,15 @@ class Following:
                 return
 
     def _is_part_of(self, file: OpenFile, status: FileStatus, known: KnownFile) -> bool:
-        """Whether all of it is contained in the known file, which has the same beginning as far as it was read."""
+        """True if all of the file is contained in the known file, which has the same beginning as far as it was read."""
         if known.packed is not None:
             return status.size <= known.end
         with self.opened(known.path) as other:
             return other is not None and file.same_until(other[1], status.size)
 
     def _is_copy(self, new: NewFile, known: KnownFile, status: FileStatus, file: OpenFile) -> None:
-        """For a copy of an existing file. Once all of it was read there, and it is complete, it is a known file itself."""
+        """Record that a file is a copy of an existing one. When all of its content was read there, and it is complete, it becomes a known
+        file itself."""
         new.verdict, new.of = Verdict.COPY, known
         still_s = time.time() - status.mtime_ns / 1e9
         if status.size <= known.end and still_s >= self._settle_s and (mark := file.mark(status.size)) is not None:
@@ -617,7 +636,7 @@ class Following:
             self.notices.append(f"{new.path} is a copy of {known.path}: its records are not read twice")
 
     def _copy_grows(self, copy: KnownFile, file: OpenFile, status: FileStatus) -> None:
-        """A copy that was incomplete: the rest is read from the original."""
+        """Read the rest of a copy that was incomplete from its original."""
         known = self._known.get(copy.copy)
         if known is None or not known.found or status.size <= copy.end or known.end < status.size:
             return
@@ -658,8 +677,8 @@ class Following:
                         return
 
     def _judge_cut(self, new: NewFile) -> None:
-        """A file that is shorter than its read part, and begins as before: it was rewritten with the same beginning, is being copied over,
-        or was truncated. Its read bytes are known, so it waits until its state is clear, or is ignored."""
+        """Judge a file that is shorter than its read part, and begins as before: it was rewritten with the same beginning, is being copied
+        over, or was truncated. Its bytes were read already, so it waits until its state is clear, or is ignored."""
         known = new.cut
         if known is None or new.path not in self.new:
             return
@@ -679,8 +698,9 @@ class Following:
             self.notices.append(_anew(new.path, known.end, new.seen.size))
 
     def _judge_rewritten(self, new: NewFile) -> None:
-        """Whether a file was edited, so that its earlier content is read a second time: a file as long as its read part, with the same
-        beginning. A rotation leaves the read bytes in the folder; a program that recreates its log begins differently, or shorter."""
+        """Judge whether a file was edited, so that its earlier content is read a second time: it is at least as long as the read part, with
+        the same beginning. A rotation leaves the read bytes in the folder; a program that recreates its log begins differently, or shorter.
+        """
         known = new.before
         assert known is not None
         if known.waits:
@@ -699,7 +719,7 @@ class Following:
                 self.notices.append(_anew(new.path, known.end, new.seen.size))
 
     def _may_be(self, known: KnownFile, new: NewFile) -> bool:
-        """Whether equal content is not a coincidence: the read part came before the file, and is long, or had a similar name."""
+        """True if equal content is not a coincidence: the read part existed before the file, and is long, or had a similar name."""
         if known.born >= new.look:
             return False
         if new.path == known.path or known.end >= _LONG:
@@ -713,7 +733,7 @@ def _anew(path: str, before: int, now: int) -> str:
 
 
 def _follows(path: str, known: KnownFile) -> bool:
-    """Whether the file had this path before it was renamed, so that the file there now is its successor, not a copy."""
+    """True if the known file had this path before it was renamed, so that the file there now is its successor, not a copy."""
     name = path.rpartition("/")[2]
     return path in known.names or any(is_turn_of(other.rpartition("/")[2], name) for other in known.names)
 
@@ -722,22 +742,34 @@ def _follows(path: str, known: KnownFile) -> bool:
 
 
 class FollowedFile(NamedTuple):
-    """A file whose content includes the part that a log records as read, at its current place."""
+    """A file at its current place whose content includes the part that a log records as read."""
 
     path: Path
     file: OpenFile
     compression: str
 
     def holds(self, trace: Trace) -> bool:
-        """Whether a plain file still contains that part."""
+        """True if a plain file still contains that part."""
         mark = trace.mark or trace.packed
         return mark is None or not mark.head or self.file.holds(mark)
 
 
 @contextmanager
 def located(root: Path, path: str, seen: FileStatus, end: int, trace: Trace | None, packing: Packing) -> Iterator[FollowedFile | None]:
-    """The current place of content that, by the log, was read from `path` up to `end`: there, or anywhere in the same folder, by inode and
-    by content, plain or compressed; None if it does not exist."""
+    """Find the current place of content that was read, by the log: at its path or anywhere in the same folder, by inode and by content,
+    plain or compressed.
+
+    Args:
+        root: The root of the source.
+        path: The path in the log, relative to `root`.
+        seen: The state of the file in the log.
+        end: The position up to which it was read.
+        trace: Its identity in the log; None for entries without one.
+        packing: How compressed files are read.
+
+    Returns:
+        The file, open until the end of the block; None if the content does not exist.
+    """
     for place in _places(root / path, seen, end, trace, packing):
         yield place
         return
@@ -763,7 +795,8 @@ def _places(path: Path, seen: FileStatus, end: int, trace: Trace | None, packing
 
 
 def _nearby(path: Path, inode: int, *, others: bool) -> Iterator[Path]:
-    """The file itself, one with its inode now, those with similar names, plain ones first, and all `others` in its folder."""
+    """The files that may be the one of a log entry: the file at `path`, one with its inode, those with similar names (plain ones first),
+    and with `others` all others in its folder."""
     yield path
     found: dict[str, int] = {}
     with suppress(OSError), os.scandir(path.parent) as entries:

@@ -14,7 +14,7 @@ WILDCARD = re.compile(r"[*?\[]")
 
 
 def glob_of(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """(root, patterns of the folders and names below it). A path without wildcards is a folder: the root, and all names in it."""
+    """(root, patterns of the folders and names below it) of a path. A path without wildcards is a folder: the root, and all names in it."""
     parts = path.parts
     magic = next((index for index, part in enumerate(parts) if WILDCARD.search(part)), len(parts))
     patterns = parts[magic:] or ("*",)
@@ -22,7 +22,7 @@ def glob_of(path: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def matches(parts: Sequence[str], patterns: tuple[str, ...]) -> bool:
-    """Whether the folders and name of a path, from the root on, match the patterns."""
+    """True if the folders and the name of a path, from the root on, match the patterns."""
     if not patterns:
         return not parts
     if patterns[0] == "**":
@@ -31,7 +31,7 @@ def matches(parts: Sequence[str], patterns: tuple[str, ...]) -> bool:
 
 
 def covers(path: Path, file: Path) -> bool:
-    """Whether a source with that `path` would read the file: as `Discovery` does, but also for files that do not exist."""
+    """True if a source with that `path` would read the file; like `Discovery`, but also for files that do not exist."""
     if path == file:
         return True
     root, patterns = glob_of(path)

@@ -1,4 +1,4 @@
-"""The driver's side of a source of growing and rotated files: new bytes, wherever the files are now."""
+"""The driver side of a source of growing and rotated files: finds new bytes, wherever the files are now."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from scribengin.connectors.files.known_files import KnownFile
 
 _ENDED_S = 60.0
-"""seconds without new bytes after which a last line without a line end, in a renamed file, is read as it is"""
+"""seconds without new bytes after which a last line without a line end is read, in a file that was renamed"""
 _LONGEST_WAIT_S = 30.0
-"""seconds that a last poll waits for a file that is being rewritten"""
+"""maximum seconds that a last poll waits for a file that is being rewritten"""
 
 
 class FilesPacking:
-    """How a files source recognises and reads compressed files; see `following.Packing`."""
+    """Recognises and reads compressed files for a files source; see `following.Packing`."""
 
     def __init__(self, compression: str) -> None:
         self._compression = compression
         self.fault = ""
 
     def of(self, path: str) -> str:
-        """By the option and the name."""
+        """The compression, by the option and the name."""
         return compression_of(path, self._compression)
 
     def chunks(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
-        """Up to its first damaged byte."""
+        """The content up to its first damaged byte."""
         self.fault = ""
         for chunk in read_compressed(file, compression):
             if isinstance(chunk, Damage):
@@ -51,8 +51,8 @@ class FilesPacking:
 
 
 class MovedPath:
-    """A file path for reading, with the name that the file had when it was assigned to a Batch, and the decompressed content of the file at
-    `now`."""
+    """The path of a file for reading. It has the name that the file had when it was assigned to a Batch, and the decompressed content of
+    the file that is now at `now`."""
 
     def __init__(self, called: Path, now: Path, compression: str) -> None:
         self._called, self._now, self._compression = called, now, compression
@@ -68,17 +68,17 @@ class MovedPath:
         return self._now.stat()
 
     def open(self, _mode: str = "rb", buffering: int = 0) -> IO[bytes] | UnpackedFile:
-        """A stream that can be read and sought in."""
+        """Open the content for reads and seeks."""
         assert buffering <= 0
         return self.unpacked(self._now.open("rb", buffering=0))
 
     def unpacked(self, file: IO[bytes]) -> IO[bytes] | UnpackedFile:
-        """The content of that file, which is the one at the path."""
+        """The content of an open file, which is the one at the path."""
         return file if self._compression == "none" else UnpackedFile(file, self._compression)
 
 
 def rest_of(piece: FilePiece) -> FilePiece:
-    """A range of the content of a compressed file that was partly read before it was compressed."""
+    """The range of the content of a compressed file that a piece covers, for a file that was partly read before it was compressed."""
     trace = piece.trace
     if trace is None or trace.mark is None:
         return piece
@@ -86,7 +86,7 @@ def rest_of(piece: FilePiece) -> FilePiece:
 
 
 class GrowingReader(FilesReader):
-    """Hands out the bytes that are appended to the files of one Discovery, each byte once, through rotations: see `Following`."""
+    """Hands out the bytes that are appended to the files of one Discovery, each byte once, through rotations; see `Following`."""
 
     def __init__(self, *parts: Any, packing: FilesPacking, **more: Any) -> None:
         super().__init__(*parts, **more)
@@ -119,7 +119,7 @@ class GrowingReader(FilesReader):
         return [*(self._again(path) for path in again), *streams]
 
     def _again(self, path: str) -> SourceStream:
-        label = f"{path} written again, {self._following.turn(path, '')}"  # each time another one
+        label = f"{path} written again, {self._following.turn(path, '')}"  # each time another file
         return SourceStream(label, {"root": self._root, "pieces": []}, skipped=True, again=str(self._discovery.root / path))
 
     def _gone(self, known: KnownFile) -> SourceStream:
@@ -146,7 +146,7 @@ class GrowingReader(FilesReader):
         return self.backlog()
 
     def _recheck(self, *, everything: bool, waits: bool = True) -> None:
-        """Update where the files are; the last poll waits until their state is clear."""
+        """Update where the files are. A last poll waits until the state of all files is clear."""
         following = self._following
         deadline_s = time.monotonic() + _LONGEST_WAIT_S
         try:
@@ -169,7 +169,7 @@ class GrowingReader(FilesReader):
             )
         found = {path: known.seen for path, known in following.behind.items()}
         new = {path: new for path, new in following.new.items() if new.verdict is Verdict.NEW and new.seen.size}
-        # files that have left their place first: they may be deleted next
+        # files that have left their path first: they may be deleted next
         order = sorted(found, key=lambda path: (not following.has_moved(path), path.split("/")))
         order += sorted(new, key=lambda path: path.split("/"))
         waiting = {}
@@ -179,7 +179,7 @@ class GrowingReader(FilesReader):
         self._waiting = waiting
 
     def check_taken(self) -> list[str]:
-        """The same without waiting, as far as the state is clear. Returns the files that were rewritten."""
+        """Check the assigned files without waiting, as far as their state is clear. Returns the files that were rewritten."""
         self._listed = self._discovery.changed()
         self._recheck(everything=False)
         return [str(self._discovery.root / path) for path in self._following.rewritten]
@@ -197,7 +197,7 @@ class GrowingReader(FilesReader):
             )
 
     def _finished(self, path: str, now_s: float, *, final: bool) -> FilePiece | None:
-        """The bytes of the file that can be read now: whole lines, or all of a compressed one."""
+        """The piece of the file that can be read now: whole lines, or all of a compressed one; None if there is nothing to read yet."""
         following = self._following
         known, new = following.at.get(path), following.new.get(path)
         with following.opened(path) as found:
@@ -215,14 +215,14 @@ class GrowingReader(FilesReader):
                 return self._piece(path, status, 0, status.size, Trace(_id_of(known, new), 0, status.device, None, file.mark(status.size)))
             start = 0 if known is None else known.end
             if known is not None and known.mark is not None and not file.holds(known.mark):
-                return None  # the next poll determines what it is now
+                return None  # the next poll determines the state of the path
             settled = final or time.time() - status.mtime_ns / 1e9 >= self._taking.settle_s
             end = self._whole_lines(self._discovery.root / path, start, status.size, settled)
             if end == start and known is not None and following.has_moved(path) and time.time() - status.mtime_ns / 1e9 >= _ENDED_S:
                 end = status.size
             mark = file.mark(end)
             now = following.status(path)
-            if end == start or mark is None or now is None or not now.is_file_of(status):  # renamed meanwhile
+            if end == start or mark is None or now is None or not now.is_file_of(status):  # it was renamed in the meantime
                 return None
             return self._piece(path, status, start, end, Trace(_id_of(known, new), start, status.device, mark))
 
@@ -251,6 +251,6 @@ def _id_of(known: KnownFile | None, new: NewFile | None) -> str:
 
 
 def _standing(known: KnownFile) -> FilePiece:
-    """The place of a file of which nothing is read."""
+    """A piece for the place of a known file, with no bytes to read."""
     seen = known.seen
     return FilePiece(known.path, seen.size, seen.mtime_ns, seen.inode, known.end, known.end, 0, known.trace())

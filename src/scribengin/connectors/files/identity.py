@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 WINDOW = 4096
-"""bytes at the start of a file, and before the read position, that a mark covers"""
+"""number of bytes that a mark covers at the start of a file, and before the read position"""
 _STEPS = (64, 256, 1024)
-"""shorter prefixes that have their own hash, so that a file shorter than the read part can be compared too"""
+"""lengths of prefixes that have their own hashes, so that a file shorter than the read part can be compared too"""
 FIXED = frozenset((*_STEPS, WINDOW))
 """lengths of prefixes for which every mark of at least that many bytes has a hash"""
 
@@ -38,7 +38,7 @@ class FileStatus(NamedTuple):
 
     @staticmethod
     def of(found: os.stat_result) -> FileStatus:
-        """The same, from a result of `stat` or `fstat`."""
+        """The status from a result of `stat` or `fstat`."""
         return FileStatus(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def is_file_of(self, other: FileStatus) -> bool:
@@ -51,7 +51,7 @@ def _hash(data: bytes) -> str:
 
 
 def steps_of(end: int) -> tuple[int, ...]:
-    """The lengths of the prefixes whose hashes a mark of `end` bytes contains, the longest last."""
+    """The lengths of the prefixes whose hashes the mark of `end` bytes contains, the longest last."""
     return (*(step for step in _STEPS if step < end), min(end, WINDOW))
 
 
@@ -87,7 +87,7 @@ class ContentMark:
     tail: str
 
     def as_json(self) -> list[Any]:
-        """The form in a log."""
+        """The mark in the form of a log."""
         return [self.end, list(self.head), self.tail]
 
     @staticmethod
@@ -115,7 +115,7 @@ class OpenFile:
         self._head: Head | None = None
 
     def status(self) -> FileStatus:
-        """Its current status."""
+        """The current status of the file."""
         return FileStatus.of(os.fstat(self.descriptor))
 
     def read(self, start: int, end: int) -> bytes:
@@ -126,13 +126,13 @@ class OpenFile:
         return gathered
 
     def reader(self) -> IO[bytes]:
-        """For reading it from its start, by one reader at a time."""
+        """A stream from the start of the file; one at a time."""
         file = os.fdopen(os.dup(self.descriptor), "rb", buffering=0)
         file.seek(0)
         return file
 
     def head(self) -> Head:
-        """The first bytes, read once unless there were fewer than a mark covers."""
+        """The first bytes. They are read once, or again while there are fewer than a mark covers."""
         if self._head is None or len(self._head) < WINDOW:
             self._head = Head(self.read(0, WINDOW))
         return self._head
@@ -171,7 +171,7 @@ class Scanned:
 
 
 def scan(chunks: Iterable[bytes], marks: Sequence[ContentMark]) -> Scanned:
-    """Read a content to its end, in bounded memory, and compare it with `marks`."""
+    """Read a content to its end, in bounded memory, and find those of `marks` that it begins with."""
     head, window, length = b"", b"", 0
     waiting = sorted(marks, key=lambda mark: mark.end)
     holds: list[ContentMark] = []
@@ -192,7 +192,7 @@ def scan(chunks: Iterable[bytes], marks: Sequence[ContentMark]) -> Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a log stores for a file that was read, beside its path, size, time and inode, so that it can be found again.
+    """The identity of a read file in a log, beside its path, size, time and inode: with it the file is found again.
 
     `file` is the log's name for it, independent of its path. The range that was read begins at byte `since` of its content; `mark` covers
     the content up to the end of that range, None if that was never seen (a file that was compressed from the start). `packed` covers all
@@ -209,7 +209,7 @@ class Trace:
     turn: int = 0
 
     def as_json(self) -> list[Any]:
-        """The form in a log."""
+        """The trace in the form of a log."""
         marks = [None if mark is None else mark.as_json() for mark in (self.mark, self.packed)]
         return [self.file, self.since, self.device, *marks, self.copy, self.turn]
 

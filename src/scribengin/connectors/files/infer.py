@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.formats.dialect import Dialect
 
 
-# Some records of some files, as blocks: the sample for `infer`.
+# The sample for `infer`: some records of some files, as blocks.
 
 
 MOST_FILES = 100
@@ -57,7 +57,8 @@ _STDIN_BYTES = 2**26
 
 @dataclass(frozen=True, slots=True)
 class FileSample:
-    """`blocks` hold at most the requested number of records; `whole` is True if there are no others."""
+    """A sample of the records of files. `blocks` contain at most the requested number of records; `whole` is True if there are no
+    others."""
 
     blocks: list[Block]
     files: int
@@ -65,12 +66,12 @@ class FileSample:
 
     @property
     def records(self) -> int:
-        """Their number, empty lines included."""
+        """The number of records, empty lines included."""
         return sum(map(len, self.blocks))
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """The files of paths, folders and globs, as a files source reads them. Raises SourceError if one does not exist, or there is no
+    """The files of paths, folders and globs, as a files source reads them. Raises SourceError if a path does not exist, or there is no
     file."""
     found: dict[Path, None] = {}
     for path in paths:
@@ -88,8 +89,17 @@ def files_of(paths: Sequence[str]) -> list[Path]:
 
 
 def keep_stdin(stream: IO[bytes], folder: Path, records: int) -> tuple[Path, bool]:
-    """Input from a stream, as a file with the name that its first bytes call for, and whether it is complete: only as many lines are kept
-    as are sampled (at least a thousand, at most 64 MiB), because the stream may be endless."""
+    """Store the data of a stream in a file whose suffix its first bytes determine. Only as many lines are stored as are sampled, because
+    the stream may be endless.
+
+    Args:
+        stream: The stream.
+        folder: The folder of the new file.
+        records: The number of records to sample; at least a thousand lines, and at most 64 MiB, are stored.
+
+    Returns:
+        The file, and True if it contains all data of the stream.
+    """
     path = folder / "stdin"
     head = stream.read(max(map(len, _MAGIC)))
     suffix = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), "")
@@ -104,9 +114,10 @@ def keep_stdin(stream: IO[bytes], folder: Path, records: int) -> tuple[Path, boo
 
 
 def _keep_lines(stream: IO[bytes], file: IO[bytes], most: int) -> bool:
-    """True if the stream ended before more than `most` lines, or 64 MiB, were read; otherwise cut at the end of a line, if there is one."""
+    """Store lines. True if the stream ended before more than `most` lines, or 64 MiB, were read; otherwise the file is cut at the end of a
+    line, if it has one."""
     lines = size = 0
-    read = getattr(stream, "read1", stream.read)  # the available bytes, without waiting for more
+    read = getattr(stream, "read1", stream.read)  # read1 returns the available bytes, without waiting for more
     while lines <= most and size < _STDIN_BYTES:
         chunk = read(2**16)
         if not chunk:
@@ -119,7 +130,7 @@ def _keep_lines(stream: IO[bytes], file: IO[bytes], most: int) -> bool:
 
 
 def head_of(path: Path, *, compression: str = "auto") -> bytes:
-    """The first bytes, decompressed; a whole number of lines if the file has more."""
+    """The first bytes of a file, decompressed; whole lines if the file has more."""
     chunk = b""
     if compression_of(path.name, compression) == "none":
         with path.open("rb") as file:
@@ -132,7 +143,7 @@ def head_of(path: Path, *, compression: str = "auto") -> bytes:
 
 
 def format_of(path: Path) -> str:
-    """The format by the name, else by the first bytes."""
+    """The format of a file, by its name, else by its first bytes."""
     suffixes = [suffix.lower().lstrip(".") for suffix in path.suffixes]
     for suffix in reversed(suffixes):
         if suffix in _SUFFIXES:
@@ -150,7 +161,18 @@ def format_of(path: Path) -> str:
 
 
 def read_sample(paths: Sequence[Path], format: str, options: Mapping[str, Any], schema: Schema | None, *, records: int) -> FileSample:
-    """The first records of each file, distributed as evenly as possible. Raises SourceError for a file that cannot be read."""
+    """The first records of each file, divided as evenly as possible.
+
+    Args:
+        paths: The files; of many only some are read.
+        format: The format of the files.
+        options: Other options of a files source.
+        schema: The columns; None if they are not known.
+        records: The maximum number of records.
+
+    Raises:
+        SourceError: A file cannot be read.
+    """
     looked = paths if len(paths) <= MOST_FILES else [paths[len(paths) * index // MOST_FILES] for index in range(MOST_FILES)]
     blocks: list[Block] = []
     left, whole = records, len(looked) == len(paths)
@@ -168,7 +190,14 @@ def read_sample(paths: Sequence[Path], format: str, options: Mapping[str, Any], 
 
 
 def blocks_of(path: Path, format: str, options: Mapping[str, Any], schema: Schema | None) -> Iterator[Block]:
-    """All records of a file, as a task would read them."""
+    """All records of a file, as a task would read them.
+
+    Args:
+        path: The file.
+        format: Its format.
+        options: Other options of a files source.
+        schema: The columns; None if they are not known.
+    """
     at = path.stat()
     piece = FilePiece(path.name, at.st_size, at.st_mtime_ns, at.st_ino, 0, -1 if format == "parquet" else at.st_size, at.st_size)
     stream = streams_of([piece], root=".", stream_bytes=1)[0]
@@ -177,7 +206,7 @@ def blocks_of(path: Path, format: str, options: Mapping[str, Any], schema: Schem
 
 
 def _first(block: Block, count: int) -> Block | None:
-    """At most `count` of its records, None if that is zero; a block that cannot be split stays whole."""
+    """At most `count` records of a block, None if that is zero. A block that cannot be split is returned whole."""
     if len(block) <= count:
         return block
     if count <= 0:
@@ -196,11 +225,11 @@ def _first(block: Block, count: int) -> Block | None:
 
 _BOM = b"\xef\xbb\xbf"
 _CUT = "Input data was truncated"
-"""msgspec's message for truncated JSON"""
+"""the message of msgspec for truncated JSON"""
 _SHOWN_DEAD = 5
 _CSV_DEFAULTS = {option.name: option.default for option in CSV_READ}
 _LOWEST = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
-"""placeholder columns for reading that does not depend on columns"""
+"""columns for reads that do not depend on the columns"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +249,8 @@ class Dead:
 
 @dataclass(slots=True)
 class Proposal:
-    """`options` are those of a files source, besides `path`, that differ from their defaults."""
+    """The result of `infer`: a schema and options. `options` are those of a files source, besides `path`, that differ from their
+    defaults."""
 
     format: str
     schema: Schema
@@ -238,8 +268,17 @@ class Proposal:
 
 
 def infer(paths: Sequence[Path], *, records: int, format: str | None = None, options: Mapping[str, Any] | None = None) -> Proposal:
-    """Sample at most `records` records of the files, and infer a schema. `format` and the CSV `options` are detected if they are not given.
-    Raises SourceError for files that cannot be read, or whose schema cannot be inferred."""
+    """Sample the files, and infer a schema.
+
+    Args:
+        paths: The files.
+        records: The maximum number of sampled records.
+        format: The format; None: it is detected.
+        options: Options of CSV or text; those that are not given are detected.
+
+    Raises:
+        SourceError: A file cannot be read, or no schema can be inferred.
+    """
     format = format or _one_format(paths)
     match format:
         case "json":
@@ -269,7 +308,7 @@ def _folders(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def _one_format(paths: Sequence[Path]) -> str:
-    """The common value for all non-empty files. Raises SourceError if they differ: a source reads its files in one way."""
+    """The format of all non-empty files. Raises SourceError if they differ: a source reads its files in one way."""
     found: dict[str, Path] = {}
     for path in paths[:MOST_FILES]:
         if path.stat().st_size:
@@ -320,7 +359,7 @@ def _no_json(sample: FileSample) -> SourceError:
 
 
 def _first_line(head: bytes) -> str:
-    """Why the first line of a file with this beginning is not JSON; `_CUT` if it is truncated."""
+    """Why the first line of a file is not JSON, by the first bytes of the file; `_CUT` if it is truncated."""
     try:
         msgspec.json.decode(head.partition(b"\n")[0])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -398,8 +437,8 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
 
 
 def _tables(sample: FileSample, dialect: Dialect) -> dict[tuple[str, ...], list[list[str | None]]]:
-    """Names → the number of records with that many cells, and of those with empty cells at the end. Files without a header have the names
-    c1, c2, … of the most common width."""
+    """Names of columns → the number of records with that many cells, and of those with empty cells at the end. Files without a header have
+    the names c1, c2, … of the most common width."""
     tables: dict[tuple[str, ...], list[list[str | None]]] = {}
     headed = any(isinstance(block, CsvBlock) and block.header for block in sample.blocks)
     comment = None if dialect.comment is None else dialect.comment.encode()

@@ -47,8 +47,8 @@ def shape_of(head: bytes) -> str:
 
 
 def misshapen(head: bytes) -> str:
-    """A sentence about a file that is not one object per line, with the option that reads it; empty if it may be one. `head` are its first
-    bytes. Costs the parsing of one record if the file is right."""
+    """A sentence about a file that is not one object per line, with the option that reads it; empty if the file may be one. `head` are its
+    first bytes. For a correct file this costs the parsing of one record."""
     found = _over_lines(head.removeprefix(BOM).lstrip(_BLANK))
     if found is None:
         return ""
@@ -64,7 +64,7 @@ def misshapen(head: bytes) -> str:
 
 
 def options_for(head: bytes) -> tuple[dict[str, str], str]:
-    """The keys of `json` that read a file with this beginning, none for lines, and an optional further note."""
+    """The keys of the option `json` that read a file with this beginning (none for lines), and a further note, or an empty text."""
     head = head.removeprefix(BOM).lstrip(_BLANK)
     first, _, rest = head.partition(b"\n")
     found = _over_lines(head)
@@ -95,7 +95,7 @@ def _over_lines(head: bytes) -> tuple[str, list[str]] | None:
         value, _ = json.JSONDecoder().raw_decode(head.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         if len(head) < PAYLOAD_BYTES or any(line[:1] == b"{" and not _fault(line) for line in rest.split(b"\n", _LOOKED_LINES)[:-1]):
-            return None  # a line that is cut off among others
+            return None  # a line that was cut off, among others
         value = {}
     return "concatenated", _lists(value)
 
@@ -105,7 +105,7 @@ def _lists(value: dict[str, Any]) -> list[str]:
 
 
 def _next_to(head: bytes) -> bool:
-    """Whether a second object begins on the line of the first."""
+    """True if a second object begins on the line of the first."""
     line = head.partition(b"\n")[0].decode("utf-8", "replace")
     try:
         _, end = json.JSONDecoder().raw_decode(line)
@@ -133,22 +133,22 @@ class JsonCutter:
     keys: tuple[str, ...] | None = None
 
     _held: bytearray = field(default_factory=bytearray)
-    """bytes from `_base` on that are still needed"""
+    """the bytes from `_base` on that are still needed"""
     _base: int = 0
     _line: int = 1
-    """line of the byte at `_base`"""
+    """the number of the line of the byte at `_base`"""
     _depth: int = 0
     _in_text: bool = False
     _odd: bool = False
-    """whether the bytes so far end in an odd number of backslashes"""
+    """True if the bytes so far end in an odd number of backslashes"""
     _begin: int | None = 0
     """start of the open record; None outside the list of records"""
     _on_path: int = 0
-    """how many of the open brackets lead to the records"""
+    """the number of open brackets that lead to the records"""
     _key: bool = False
-    """whether the next value is that of the next key"""
+    """True if the next value belongs to the next key"""
     _found: bool = False
-    """whether the top value contained the list"""
+    """True if the top value contained the list"""
     _mark: int = 0
     """position after the last bracket, comma or colon that was examined"""
     _head: bytes | None = None
@@ -166,7 +166,7 @@ class JsonCutter:
             if first:
                 first = False
                 if chunk.startswith(BOM):
-                    chunk = chunk[len(BOM) :]  # noqa: PLW2901 (what is left of it)
+                    chunk = chunk[len(BOM) :]  # noqa: PLW2901 (the chunk without its mark)
                     self._base = self._mark = offset = len(BOM)
                     self._begin = offset if self.keys is None else None
             start = self._base + len(self._held)
@@ -221,7 +221,8 @@ class JsonCutter:
             index += 1
 
     def _marks(self, chunk: bytes, start: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-        """(positions of brackets, commas and colons outside texts, which they are, the number of brackets open before each)"""
+        """The brackets, commas and colons outside texts: (their positions, their kinds, the number of brackets that are open
+        before each)."""
         bytes_ = np.frombuffer(chunk, np.uint8)
         quotes = np.flatnonzero(bytes_ == _QUOTE)
         if self._odd or b"\\" in chunk:

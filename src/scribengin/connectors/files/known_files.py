@@ -1,4 +1,4 @@
-"""The files that were read at least partly, and how they are found: by their first bytes, and by their names."""
+"""The files that were read at least partly, with indexes to find them by their first bytes, and by their names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class KnownFile:
-    """A file that was read at least partly. `path` is its current place, or the one where it was last `found`; `seen` is its state
+    """A file that was read at least partly. `path` is its current place if it is `found`, otherwise its last one; `seen` is its state
     there."""
 
     id: str
@@ -22,7 +22,7 @@ class KnownFile:
     end: int
     """position in its decompressed content up to which it was read"""
     mark: ContentMark | None
-    """mark of the content up to `end`; None for a file that was only ever read compressed, or was recorded before marks existed"""
+    """mark of the content up to `end`; None for a file that was always compressed when it was read, or was recorded before marks existed"""
     packed: ContentMark | None = None
     """mark of the whole compressed file that it is now; None for a plain one"""
     rest: ContentMark | None = None
@@ -34,21 +34,21 @@ class KnownFile:
     """the poll in which it was first read"""
     found: bool = True
     trusted: bool = False
-    """whether an unchanged size and time, as in `seen`, mean the same content"""
+    """True if an unchanged size and time, as in `seen`, mean the same content"""
     lost_s: float = 0.0
-    """since when it is missing, monotonic"""
+    """since when it is missing, in seconds of the monotonic clock"""
     waits: bool = False
-    """whether a compressed file that is not settled yet may be this file"""
+    """True if a compressed file that is not settled yet may be this file"""
     told: bool = False
-    """whether the loss of its rest was reported"""
+    """True if the loss of its rest is reported"""
 
     @property
     def unread(self) -> int:
-        """Unread bytes in its last seen state."""
+        """The number of unread bytes in its last seen state."""
         return 0 if self.packed is not None else max(0, self.seen.size - self.end)
 
     def trace(self) -> Trace:
-        """For the log: its place, and how far it is read."""
+        """The trace for the log: its identity, and how far it is read."""
         return Trace(self.id, self.end, self.seen.device, self.mark, self.packed, self.copy)
 
 
@@ -62,7 +62,7 @@ class Contents:
         self._packed: dict[tuple[int, str], list[KnownFile]] = {}
 
     def add(self, known: KnownFile) -> None:
-        """Add it by its current marks; a file without marks is ignored."""
+        """Add a file by its current marks; a file without marks is ignored."""
         if known.mark is not None and known.mark.end:
             steps = steps_of(known.mark.end)
             self._by_head.setdefault((steps[-1], known.mark.head[-1]), []).append(known)
@@ -72,7 +72,7 @@ class Contents:
             self._packed.setdefault((known.packed.end, known.packed.head[-1]), []).append(known)
 
     def remove(self, known: KnownFile) -> None:
-        """Remove it before its marks change; a file that is not indexed is ignored."""
+        """Remove a file before its marks change; a file that is not indexed is ignored."""
         if known.mark is not None and known.mark.end:
             length = steps_of(known.mark.end)[-1]
             if _drop(self._by_head, (length, known.mark.head[-1]), known):
@@ -100,7 +100,7 @@ class Contents:
 
 
 def _first(mark: ContentMark) -> tuple[int, str]:
-    """The longest prefix of a fixed length in the mark; length 0 if the content is shorter than each."""
+    """(length, hash) of the longest prefix of a fixed length in the mark; length 0 if the content is shorter than each."""
     at = max((index for index, step in enumerate(steps_of(mark.end)) if step in FIXED), default=-1)
     return (steps_of(mark.end)[at], mark.head[at]) if at >= 0 else (0, "")
 
@@ -116,7 +116,7 @@ def _drop(index: dict[tuple[int, str], list[KnownFile]], key: tuple[int, str], k
 
 
 class Names:
-    """Known files, indexed by their names, to find the possible results of a rotation."""
+    """Known files, indexed by their names, to find the names that a rotation may have given them."""
 
     def __init__(self) -> None:
         self._by_stem: dict[str, dict[str, KnownFile]] = {}
@@ -125,7 +125,7 @@ class Names:
         """files that are not indexed yet: most are never looked up"""
 
     def add(self, known: KnownFile) -> None:
-        """Add it by the name of its path."""
+        """Add a file by the name of its path."""
         self._added[known.id] = known
 
     def _index(self, known: KnownFile) -> None:
@@ -135,7 +135,7 @@ class Names:
             self._by_opening.setdefault(opening, {})[known.id] = known
 
     def remove(self, known: KnownFile) -> None:
-        """Remove it before its path changes; a file that is not indexed is ignored."""
+        """Remove a file before its path changes; a file that is not indexed is ignored."""
         if self._added.pop(known.id, None) is not None:
             return
         name = known.path.rpartition("/")[2]
@@ -155,5 +155,5 @@ class Names:
 
 
 def by_end(marked: KnownFile | ContentMark) -> int:
-    """A sort key."""
+    """The end of the file's mark, as a sort key."""
     return marked.end

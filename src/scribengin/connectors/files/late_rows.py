@@ -1,4 +1,4 @@
-"""Rows that arrive too late for their folder by event time: how tasks judge them, and what their write receipts record about time.
+"""Rows that arrive too late for their folder by event time: how tasks detect them, and what their write receipts record about time.
 
 Used by all sinks with folders by time. Sinks in stores and tables use `closes_us`: the time up to which all folders are closed once the
 rows of a file are committed. It is stored in the write receipt, and so in the decision: changing `delay` does not affect a decided Batch.
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class LateRows:
-    """Whether folders are closed. Each folder is judged once, so a Batch gives the same result whenever it is run.
+    """Determines which folders are closed. Each folder is checked once, so that a Batch gives the same result whenever it is run.
 
     Args:
         by: The time settings of the folders; None if there are no folders by time.
         closed_us: A folder whose time ended by then is closed, in microseconds since 1970; None: no folder is closed.
-        is_marked: Whether a folder was closed before this lineage began.
+        is_marked: Returns True if a folder was closed before this lineage began.
     """
 
     def __init__(self, by: TimePath | None, closed_us: int | None, is_marked: Callable[[str], bool]) -> None:
@@ -46,26 +46,26 @@ class LateRows:
 
 
 class NewestTime:
-    """Event times of the rows of one file."""
+    """The newest event time of the rows of one file."""
 
     def __init__(self) -> None:
         self._us: int | None = None
 
     def add(self, newest_us: int | None) -> None:
-        """Update the newest time with these rows; a time in the future counts as now, because it must not close current folders."""
+        """Update the newest time with these rows. A time in the future counts as now, because it must not close current folders."""
         if newest_us is not None:
             newest_us = min(newest_us, round(time.time() * 1e6))
             self._us = newest_us if self._us is None else max(newest_us, self._us)
 
     def as_json(self, delay_us: int | None = None) -> dict[str, int]:
-        """The entries for a write receipt. `delay_us`: for sinks that close folders by write receipts."""
+        """The entries for a write receipt. `delay_us`: the delay of sinks that close folders by write receipts; None for others."""
         if self._us is None:
             return {}
         return {"newest_us": self._us} | ({} if delay_us is None else {"closes_us": self._us - delay_us})
 
 
 def delay_us(options: Mapping[str, Any]) -> int | None:
-    """How much newer than a folder's end rows must be to close it, in microseconds; None for a sink that closes no folder."""
+    """How much newer than a folder's end rows must be to close the folder, in microseconds; None for a sink that closes no folders."""
     close = options.get("close")
     return None if close is None else round(CLOSE.filled(close)["delay"] * 1e6)
 

@@ -1,9 +1,10 @@
-"""Maintenance of a folder that file sinks write into: one process per folder, the one that holds the maintenance lease, beside the writers.
+"""Maintenance of a folder that file sinks write into. One process per folder does it beside the writers: the one that holds the maintenance
+lease.
 
-Hidden segments are merged (`roller`); commit records are folded in thousands; leftovers of attempts in `staged/`, and drafts of killed
-writers, are deleted. Each step may be interrupted at any point and repeated. Deleted data is always obsolete: a Batch whose files are all
-renamed needs nothing staged, and a summary replaces the records that it sums up. So a process that loses the lease between its last check
-and its next step does no harm by that one step, and does no further one.
+Hidden segments are merged (`compaction`); commit records are folded in thousands; leftovers of attempts in `staged/`, and drafts of killed
+writers, are deleted. Each step is idempotent and may be interrupted at any point. Deleted data is always obsolete: a Batch whose files are
+all renamed needs nothing staged, and a summary replaces the records that it sums up. So a process that loses the lease between its last
+check and its next step does no harm by that one step, and does no further one.
 """
 
 from __future__ import annotations
@@ -40,31 +41,41 @@ class MaintenanceRun:
     """The result of one maintenance run."""
 
     folded: int = 0
-    """commit records that were folded"""
+    """number of commit records that were folded"""
     files: int = 0
-    """unneeded files that were deleted"""
+    """number of unneeded files that were deleted"""
     bytes: int = 0
-    """bytes of these files"""
+    """size of these files"""
     merged: int = 0
-    """segments that were hidden and are visible now, in"""
+    """number of segments that were hidden and are visible now"""
     merged_files: int = 0
-    """this many files, with"""
+    """number of files that contain these segments"""
     merged_bytes: int = 0
     closed: int = 0
-    """folders by time that got their completion marker"""
+    """number of folders by time that got their completion marker"""
     expired: int = 0
-    """files that were deleted with their folder by time"""
+    """number of files that were deleted with their folder by time"""
     due_s: float | None = field(default=None, compare=False)
     """seconds until waiting segments must be merged; None: none wait"""
 
     @property
     def anything(self) -> bool:
-        """Whether there was anything to do."""
+        """True if there was anything to do."""
         return any((self.folded, self.files, self.merged, self.closed, self.expired))
 
 
 def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> MaintenanceRun:
-    """Only the compaction part of `keep_folder`; with `flush` everything that is committed is visible afterwards. Raises as that does."""
+    """Do only the compaction of `keep_folder`.
+
+    Args:
+        path: The sink's folder.
+        check: As in `keep_folder`.
+        flush: Make everything visible that is committed.
+        now_s: Returns the current time, in seconds since 1970.
+
+    Raises:
+        ScribenginError: The first error of a lineage, after the others are compacted; or the error of `check`.
+    """
     lineages = lineages_in(path)
     newest_us = max((each for each in map(_newest_us, lineages) if each is not None), default=None)
     newest = last_lineage(path / INTERNAL / "owner.json")
@@ -72,13 +83,12 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     failed: ScribenginError | None = None
     busy: set[str] | None = set()
     left: dict[str, Open] = {}
-    for lineage in sorted(
-        lineages, key=lambda each: each.path.name == newest
-    ):  # the newest comes last: it closes folders in which no other has work
+    # the newest comes last: it closes folders that no other lineage has segments for
+    for lineage in sorted(lineages, key=lambda each: each.path.name == newest):
         roller = FileCompactor(path, lineage, check, now_s, newest_us, busy, left)
         try:
             done.append(roller.run(flush=flush))
-        except (StateError, EnvironmentFault) as error:  # the others are compacted all the same
+        except (StateError, EnvironmentFault) as error:  # the others are still compacted
             failed = failed or error
             if roller.waiting is None:  # its hidden rows are unknown
                 busy = None
@@ -98,9 +108,18 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
 
 
 def keep_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> MaintenanceRun:
-    """One maintenance run. `check` raises if this process may not write (any more); it is called before each step that writes or deletes. A
-    folder that does not exist, or has no writer, needs no maintenance. Raises what `check` raises, StateError for damaged records,
-    OSError."""
+    """Maintain a folder once. A folder that does not exist, or has no writer, needs no maintenance.
+
+    Args:
+        path: The sink's folder.
+        check: Raises if this process may not write (any more); called before each step that writes or deletes.
+        flush: Make everything visible that is committed.
+        now_s: Returns the current time, in seconds since 1970.
+
+    Raises:
+        StateError: A record is damaged.
+        OSError: The error of the file system.
+    """
     rolled = roll_folder(path, check, flush=flush, now_s=now_s)
     folded = files = size = 0
     newest = last_lineage(path / INTERNAL / "owner.json")
@@ -140,15 +159,22 @@ def _fold(log: NumberedLog, summarize: Callable[[Any | None, Iterable[Any]], Any
 
 
 def orphans_of(lineage: LineageFolder, *, current: bool, before_s: float) -> Iterator[Path]:
-    """Unneeded files; of those that a process may still be writing, only the ones from before a time."""
+    """The unneeded files of a lineage.
+
+    Args:
+        lineage: The lineage.
+        current: True if this lineage may write to the folder now.
+        before_s: Of files that a process may still be writing, only those are returned that were last written before this time, in seconds
+            since 1970.
+    """
     mark, commits = lineage.read_mark(), lineage.commits
     for name in names_in(lineage.staged):
         folder = lineage.staged / name
         if not name.isdigit():
             continue
-        if int(name) <= mark:  # all its files have their final names: these are of attempts that failed, or were late
+        if int(name) <= mark:  # all files of the Batch have their final names: these are of attempts that failed, or were late
             yield from _files(folder)
-        elif not current and commits.read(int(name)) is None:  # another lineage writes now: this one commits no more
+        elif not current and commits.read(int(name)) is None:  # another lineage writes now, and this one commits no more Batches
             yield from (file for file in _files(folder) if _time(file) < before_s)
     yield from leftovers(lineage)
     logs = (commits.folder, lineage.merges.folder)
@@ -157,7 +183,7 @@ def orphans_of(lineage: LineageFolder, *, current: bool, before_s: float) -> Ite
 
 
 def _emptied(lineage: LineageFolder) -> Iterator[Path]:
-    """Empty folders of Batches whose Batch needs none."""
+    """The empty staging folders of Batches that are published."""
     mark = lineage.read_mark()
     for name in names_in(lineage.staged):
         folder = lineage.staged / name
@@ -173,7 +199,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _time(path: Path) -> float:
-    """The time of its last write; a missing one counts as new."""
+    """When the file was last written, in seconds since 1970; a missing one counts as new."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

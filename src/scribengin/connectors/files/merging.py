@@ -1,4 +1,4 @@
-"""Merges several segments into one file: by concatenation of bytes if the format allows it, otherwise by row groups. In bounded memory."""
+"""Merges several segments into one file, in bounded memory: by concatenation of bytes if the format allows it, otherwise by row groups."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _LEVELS = {"gz": "gzip", "zst": "zstd"}
 
 
 class Input(Protocol):
-    """A segment, wherever it is stored. Both ways to read its bytes raise StateError after the last byte if they differ from the committed
-    ones, and FileNotFoundError if it does not exist any more."""
+    """A segment, wherever it is stored. Both methods that read its bytes raise StateError after the last byte if they differ from the
+    committed ones, and FileNotFoundError if the segment does not exist any more."""
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """The entry of its commit record."""
+        """The entry of the segment in its commit record."""
 
     def blocks(self) -> Iterator[bytes]:
-        """The bytes."""
+        """The bytes of the segment."""
 
     def checked(self) -> Any:
-        """An Arrow file, or one that Arrow can read, whose bytes are already compared. The caller closes it."""
+        """An Arrow file, or one that Arrow can read, whose bytes are already compared with the record. The caller closes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class FileInput:
 
 @dataclass(frozen=True, slots=True)
 class MergedFile:
-    """A finished draft, durable except for its name. `taken`: as in `merge_into`."""
+    """A finished draft, durable except for its name. `taken`: the number of segments in it, as `merge_into` returns it."""
 
     taken: int
     rows: int
@@ -70,10 +70,13 @@ class MergedFile:
 
 
 def merge(inputs: Sequence[Input], draft: Path) -> MergedFile:
-    """Write the rows of `inputs`, in order, to `draft`. Stops before the first input whose columns differ from those of the first.
+    """Write the rows of `inputs`, in order, to the new file `draft`. Stops before the first input whose columns differ from those of the
+    first one.
 
-    Raises StateError for a segment that differs from the committed one, EnvironmentFault if there is no disk space (then there is no
-    draft), and FileNotFoundError for a segment that does not exist any more.
+    Raises:
+        StateError: A segment differs from the committed one.
+        EnvironmentFault: There is no disk space; the draft is deleted.
+        FileNotFoundError: A segment does not exist any more.
     """
     doing = f"{len(inputs)} segments cannot be merged in {draft.parent}; they stay hidden, nothing is lost, and the merge is retried"
     out: SummedFile | None = None
@@ -94,8 +97,8 @@ def merge(inputs: Sequence[Input], draft: Path) -> MergedFile:
 
 
 def merge_into(out: Any, inputs: Sequence[Input]) -> int:
-    """Write the rows of `inputs`, in order, to a file. Returns how many inputs were written: it stops before the first one whose columns
-    differ from those of the first. Raises what an Input raises."""
+    """Write the rows of `inputs`, in order, to an open file. Stops before the first input whose columns differ from those of the first one.
+    Returns the number of inputs that were written. Raises the errors of an Input."""
     name = str(inputs[0].entry["name"])
     if name.endswith(".parquet"):
         return _merge_parquet(inputs, out)
@@ -108,7 +111,7 @@ def merge_into(out: Any, inputs: Sequence[Input]) -> int:
 
 
 def not_as_written(text: str, said: Mapping[str, Any]) -> StateError:
-    """The error that an Input raises."""
+    """The error for an Input whose bytes differ from its record."""
     return StateError(f"{text}: it is not merged (to {said['name']})", remedy="restore it from a backup; `audit` reports other damage")
 
 
@@ -144,7 +147,7 @@ def _decompressed(raw: Any, compression: str) -> Any:
 
 
 def _split_header(source: Any) -> tuple[bytes, bytes]:
-    """(the first record with its line end, the bytes read after it); a name may contain line ends, inside quotes."""
+    """(the first record with its line end, the bytes read after it). The names in a header may contain line ends, inside quotes."""
     head, at, quoted = b"", 0, False
     while True:
         block = bytes(source.read(_BLOCK))
@@ -193,7 +196,7 @@ def _merge_parquet(inputs: Sequence[Input], out: Any) -> int:
         flush()
     except BaseException:
         if writer is not None:
-            with suppress(Exception):  # otherwise it writes its end when it is garbage-collected, to a closed file
+            with suppress(Exception):  # otherwise the writer writes its end when it is garbage-collected, to a closed file
                 writer.close()
         raise
     writer.close()

@@ -38,9 +38,10 @@ class MultilineCutter:
         """size of that record"""
 
     def cut(self, chunks: Iterable[bytes | Damage | Hole], offset: int) -> Iterator[SpanBlock | DamageBlock]:
-        """`chunks` begin at the start of a record, `offset` bytes into the content. A Damage ends them, and includes the last record."""
+        """Split a content. `chunks` begin at the start of a record, `offset` bytes into the content. A Damage ends them, and includes the
+        last record."""
         self._offset = offset
-        rest, inside = b"", False  # `inside`: of a line that is longer than a record may be
+        rest, inside = b"", False  # `inside`: in a line that is longer than a record may be
         for number, chunk in enumerate(chunks):
             if isinstance(chunk, Damage):
                 self._add(rest)
@@ -83,7 +84,7 @@ class MultilineCutter:
         yield from self._given()
 
     def _add(self, data: bytes) -> None:
-        """Add to the open record; once it is too long, only its first bytes are kept."""
+        """Add a line to the open record. Once the record is too long, only its first bytes are kept."""
         self._size += len(data)
         if self._size <= self._max_record:
             self._open.append(data)
@@ -91,7 +92,7 @@ class MultilineCutter:
             self._open = [b"".join([*self._open, data])[:PAYLOAD_BYTES]]
 
     def _close(self) -> Iterator[SpanBlock | DamageBlock]:
-        """End the open record; one that is too long is returned at once, after those before it."""
+        """End the open record. If it is too long it is returned at once, after the records before it."""
         if self._size <= self._max_record:
             self._ready.append(b"".join(self._open))
         else:
@@ -119,8 +120,18 @@ class MultilineCutter:
 
 
 def whole_records_end(path: Path, begin: int, end: int, start: str, max_record: int) -> int:
-    """The end of the last record, in the whole lines between `begin` and `end`, that is followed by another one: the start of the last line
-    with a match of `start`; `begin` if there is none. A record that is already too long ends with the lines. Searches backwards."""
+    """The end of the last complete record: the start of the last line with a match of `start`. Searches backwards.
+
+    Args:
+        path: The file.
+        begin: The start of the search; the start of a record.
+        end: The end of the search; the end of a line.
+        start: The regular expression of the first line of a record.
+        max_record: The maximum size of a record, in bytes.
+
+    Returns:
+        The position; `begin` if there is no complete record, `end` if the last record is already too long.
+    """
     search = re.compile(start.encode()).search
     with path.open("rb") as file:
         size = _WINDOW_BYTES

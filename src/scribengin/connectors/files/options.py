@@ -112,7 +112,7 @@ CSV_READ = (
     ),
     ENCODING,
 )
-"""of every source of files, in any storage"""
+"""how CSV is read, for every source of files, in any storage"""
 READ_AS = tuple(option.name for option in CSV_READ)
 """the names of all of these options"""
 CSV_WRITTEN = (
@@ -120,7 +120,7 @@ CSV_WRITTEN = (
     Option("delimiter", "text", "csv: the separator of cells", ",", example='";"', formats=_CSV, check=sink_delimiter),
     Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV, check=sink_null),
 )
-"""of every sink"""
+"""how CSV is written, for every sink"""
 METADATA = Option(
     "metadata",
     "columns",
@@ -202,7 +202,7 @@ TIME = Option(
 
 
 def records_read(things: str) -> tuple[Option, ...]:
-    """The layout of records in `things`, "files" or "objects", for every source of them."""
+    """The options for the layout of records in `things`, "files" or "objects", for every source of them."""
     compressed = f"compression of the {things}; `auto` uses the suffix"
     compression = Option("compression", "choice", compressed, "auto", ("auto", "none", "gzip", "zstd", "bzip2"), formats=_LINES)
     return (MAX_RECORD, TIME, compression, *CSV_READ, METADATA, PARTITION_COLUMNS, JSON, MULTILINE)
@@ -248,12 +248,12 @@ BY_TIME_CHECKS = (
     "scribengin.connectors.files.by_time_checks:folders_by_time_are_right",
     "scribengin.connectors.files.by_time_checks:closed_folders_stay_closed",
 )
-"""checks of sinks with the options `PARTITION_BY`, and `CLOSE` or `CLOSE_FOR_GOOD`"""
+"""checks for sinks with the options `PARTITION_BY`, and `CLOSE` or `CLOSE_FOR_GOOD`"""
 
 COMPRESSION_CHECK = "scribengin.connectors.files.checks:snappy_is_of_parquet"
 SHAPE_CHECK = "scribengin.connectors.files.checks:shapes_can_be_read"
 RECORD_CHECKS = ("scribengin.connectors.files.checks:metadata_fit_the_format", SHAPE_CHECK)
-"""checks of sources with the options of `records_read`"""
+"""checks for sources with the options of `records_read`"""
 
 SOURCE = NodeType(
     type="files",

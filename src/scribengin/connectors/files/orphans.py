@@ -1,4 +1,4 @@
-"""Files in a sink's folder that no record names: their age, size and origin."""
+"""Files in a sink's folder that no record names, with their age, size and origin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN = ("owner.json",)
 
 @dataclass(frozen=True, slots=True)
 class OrphanFile:
-    """A file that is not needed, or not known."""
+    """A file that is not needed, or not known to any record."""
 
     path: Path
     kind: str
@@ -33,18 +33,18 @@ class OrphanFile:
     bytes: int
     age_s: float
     may_be_used: bool = False
-    """whether a process may still be writing it"""
+    """True if a process may still be writing it"""
 
     @property
     def foreign(self) -> bool:
-        """Whether Scribengin must not delete it, because it did not write it."""
+        """True if Scribengin must not delete it, because it did not write it."""
         return self.kind == "foreign"
 
 
 def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanFile]:
     """The orphans in a sink's folder, by name; none if no sink has written there. Staged files of the current Batch are not orphans. Raises
     StateError."""
-    # before the records: any file that has its name at that time is in a record that exists already
+    # the files before the records: a file that has its name by then is in a record that exists already
     outside = [*_outside(top)]
     found: dict[Path, str] = {}
     settled: set[Path] = set()
@@ -67,7 +67,7 @@ def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterat
     for path in sorted(found):
         try:
             status = path.lstat()
-        except FileNotFoundError:  # it was deleted meanwhile
+        except FileNotFoundError:  # it was deleted in the meantime
             continue
         age_s = max(0.0, now_s() - status.st_mtime)
         used = age_s < OLD_S if path in beside else found[path] in ("attempt", "merge", "draft") and path not in settled
@@ -79,8 +79,8 @@ def _kind(path: Path) -> str:
 
 
 def _outside(folder: Path, *, below: bool = False) -> Iterator[Path]:
-    """Every file below, except the contents of `_scribengin` and the trash, completion markers of folders by time, and files of another
-    sink further down."""
+    """Every file below the folder, except the contents of `_scribengin` and the trash, completion markers of folders by time, and files of
+    other sinks below."""
     try:
         entries = list(folder.iterdir())
     except FileNotFoundError:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _ROWS = 64 * 1024
 _BY_SPARK = b"org.apache.spark.version"
 _NANOSECONDS_US = 2**63 // 1000
-"""the range of 64-bit nanoseconds, in microseconds before and after 1970"""
+"""the range of times in 64-bit nanoseconds: so many microseconds before and after 1970"""
 _ALL = -1
 """the `end` of a piece that includes all row groups"""
 
 
 def schema_of_file(path: Path) -> Schema:
-    """The metadata of the file's footer. Raises SourceError."""
+    """The columns in the file's footer. Raises SourceError."""
     try:
         return declared_by(pq.read_schema(path))
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -39,7 +39,7 @@ def schema_of_file(path: Path) -> Schema:
 
 
 def schema_of_columns(path: Path) -> pa.Schema:
-    """The footer's schema as an Arrow schema. Raises SourceError."""
+    """The columns in the file's footer, as an Arrow schema. Raises SourceError."""
     try:
         return pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
@@ -47,8 +47,16 @@ def schema_of_columns(path: Path) -> pa.Schema:
 
 
 def divide_groups(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePiece]:
-    """Groups of row groups of about `split_bytes`; the whole file if it is smaller, or has no valid footer (which is found when it is
-    read)."""
+    """Divide a file into groups of row groups.
+
+    Args:
+        path: The file.
+        piece: The whole file as one piece.
+        split_bytes: The size of a group, in bytes; a group is at least so large.
+
+    Returns:
+        The pieces; the whole file if it is smaller, or has no valid footer (an error that is found when the file is read).
+    """
     whole = replace(piece, start=0, end=_ALL)
     if piece.size <= split_bytes:
         return [whole]
@@ -70,8 +78,16 @@ def divide_groups(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePi
 def read_groups(
     file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = (), *, truncate: bool = False
 ) -> Iterator[ArrowBlock | DamageBlock]:
-    """The rows of the piece's row groups, with the declared columns. A file whose columns can never be converted to these is one bad
-    record; `learned` columns are then null. `truncate`: times finer than microseconds are truncated."""
+    """The rows of a piece's row groups, with the declared columns. A file whose columns can never be converted to these is one bad record.
+
+    Args:
+        file: The open file.
+        path: Its path.
+        piece: The piece.
+        schema: The declared columns.
+        learned: The columns of which values that do not fit are null.
+        truncate: Truncate times that are finer than microseconds.
+    """
     label = str(path)
     try:
         parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
@@ -86,7 +102,7 @@ def read_groups(
             yield conformed(label, batch, schema, first_row=row, columns=columns, learned=learned, truncate=truncate)
             row += batch.num_rows
     except ColumnMismatchError as error:
-        if piece.start == 0:  # the pieces of a file have the same columns
+        if piece.start == 0:  # all pieces of a file have the same columns
             rows = parquet.metadata.num_rows
             yield DamageBlock(label, "wrong-type", f"the file {error}; none of its {rows} rows is read: correct `schema:`", 0)
     except (pa.ArrowInvalid, OSError) as error:
@@ -94,8 +110,8 @@ def read_groups(
 
 
 def _int96(parquet: pq.ParquetFile, names: Collection[str]) -> list[str]:
-    """Columns of times in the format of Hive and Impala, from which Arrow drops finer digits than requested. Spark writes none finer than
-    microseconds."""
+    """The columns of times in the format of Hive and Impala: Arrow would silently drop digits finer than microseconds. Spark writes none
+    that are finer."""
     if _BY_SPARK in (parquet.schema_arrow.metadata or {}) or _BY_SPARK in (parquet.metadata.metadata or {}):
         return []
     own = (parquet.schema.column(index) for index in range(len(parquet.schema)))

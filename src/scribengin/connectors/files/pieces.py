@@ -17,7 +17,8 @@ _FILES_PER_STREAM = 1000
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """`path` is relative to the stream's root, with `/`. `size`, `mtime_ns` and `inode` are those of the file when it was assigned.
+    """The part of a file that a task reads. `path` is relative to the stream's root, with `/`. `size`, `mtime_ns` and `inode` are those of
+    the file when it was assigned.
 
     `start` and `end` are byte offsets in a text file (a compressed file is always whole), row groups of a Parquet file, byte offsets at
     which blocks of an Avro file begin.
@@ -32,23 +33,23 @@ class FilePiece:
     bytes: int
     """its share of the file's bytes, for lag and limits"""
     trace: Trace | None = None
-    """how a file of a growing source is found again after a rename"""
+    """the identity of a file of a growing source, with which it is found after a rename"""
 
     def as_json(self) -> list[Any]:
-        """The form in a stream's place."""
+        """The piece in the form of a stream's place."""
         form = [self.path, self.size, self.mtime_ns, self.inode, self.start, self.end, self.bytes]
         return form if self.trace is None else [*form, self.trace.as_json()]
 
     @property
     def label(self) -> str:
-        """`a.jsonl`, or `a.jsonl[0:65536]` for a part of it; `a.jsonl#1` if the path belonged to another file before. Row ids contain it,
-        so it is never used twice."""
+        """The label of the piece: `a.jsonl`, or `a.jsonl[0:65536]` for a part of it; `a.jsonl#1` if the path belonged to another file
+        before. Row ids contain the label, so it is never used twice."""
         name = f"{self.path}#{self.trace.turn}" if self.trace is not None and self.trace.turn else self.path
         return name if (self.start, self.end) == (0, self.size) else f"{name}[{self.start}:{self.end}]"
 
     @property
     def begins(self) -> bool:
-        """True if a record begins at `start`, whatever precedes it."""
+        """True if a record begins at `start`, whatever is before it."""
         return self.start == (0 if self.trace is None else self.trace.since)
 
 
@@ -64,13 +65,19 @@ def _piece(
 
 
 def root_of(stream: SourceStream) -> str:
-    """The folder that the pieces' paths are relative to; itself relative to the flow's folder if the flow has it so."""
+    """The folder that the pieces' paths are relative to; it may itself be relative to the flow's folder."""
     root: str = stream.place["root"]
     return root
 
 
 def streams_of(pieces: Iterable[FilePiece], *, root: str, stream_bytes: int) -> list[SourceStream]:
-    """Pack pieces in order: into each stream as many small ones as fit into `stream_bytes`, and at most 1,000."""
+    """Group pieces into streams, in order: each has as many pieces as fit into `stream_bytes`, and at most 1,000.
+
+    Args:
+        pieces: The pieces.
+        root: The folder that their paths are relative to.
+        stream_bytes: The size of a stream, in bytes; a larger piece is a stream of its own.
+    """
     streams: list[SourceStream] = []
     packed: list[FilePiece] = []
     total = 0
@@ -103,7 +110,7 @@ def _stream(pieces: Sequence[FilePiece], root: str) -> SourceStream:
 
 
 def cut(piece: FilePiece, split_bytes: int) -> list[FilePiece]:
-    """Byte ranges of about `split_bytes`. A range includes the lines that begin in it."""
+    """Divide a piece into byte ranges of about `split_bytes`. A range includes the lines that begin in it."""
     count = max(1, round((piece.end - piece.start) / split_bytes))
     bounds = [piece.start + (piece.end - piece.start) * index // count for index in range(count + 1)]
     return [replace(piece, start=start, end=end, bytes=end - start) for start, end in pairwise(bounds)]

@@ -1,4 +1,4 @@
-"""The driver's side of a files source: which files are new, which are finished, and whether assigned files are unchanged."""
+"""The driver side of a files source: finds new and finished files, and checks that assigned files are unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONG_S = 60.0
 
 @dataclass(slots=True)
 class WaitingFile:
-    """A file that was seen and not assigned. `since_s` is when its current state was first seen, on the monotonic clock."""
+    """A file that was seen and not assigned yet. `since_s`: when its current state was first seen, on the monotonic clock."""
 
     size: int
     mtime_ns: int
@@ -50,7 +50,7 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How files are read: the options of the source. `whole_files` forbids byte ranges."""
+    """The options of the source that determine how files are read. `whole_files` forbids byte ranges."""
 
     split_bytes: int
     settle_s: float
@@ -61,10 +61,10 @@ class ReadOptions:
 
 
 class FilesReader:
-    """Hands out the files of one Discovery, each once (a growing one as it grows), in path order among the waiting files.
+    """Hands out the files of one Discovery, each once (a growing one as it grows); waiting files in the order of their paths.
 
-    `folder` is the flow's. `divide` splits an assigned file into pieces; `grows` returns whether reading of a file can continue at its old
-    end; `flow` is its name; `whole_lines` returns the end of the last whole line of such a file between two offsets, given whether it is
+    `folder` is the flow's folder, `flow` its name. `divide` splits an assigned file into pieces. `grows` returns True if a file can be read
+    further from its old end. `whole_lines` returns the end of the last whole line of such a file between two offsets, given whether it is
     settled. `check_first` checks the very first file, with its size, and raises SourceError if it must not be read.
     """
 
@@ -93,18 +93,18 @@ class FilesReader:
         self._waiting: dict[str, WaitingFile] = {}
         self._taken: dict[str, _Taken] = {}
         self._by_inode: dict[int, str] = {}
-        """for assigned files: inode → its last path"""
+        """inode → last path, for assigned files"""
         self._turn: Iterator[str] = iter(())
         self._notices: list[str] = []
         self._said: set[str] = set()
         self._leases: dict[Path, ReadLease] = {}
-        """by the sink's folder"""
+        """the sink's folder → the lease in it"""
         self.checks_first = False
         """True if the very first file is checked: see `ColumnCheckingReader`"""
         self.quiet = False
         """True if other files there are not reported"""
         self.holds = True
-        """False for inspection only: no lease is written, and files that others delete meanwhile are skipped"""
+        """False if the reader only inspects: no lease is written, and files that others delete in the meantime are skipped"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Apply the log entries of files that were handed out."""
@@ -150,11 +150,11 @@ class FilesReader:
         return streams + [self._lost(stream) for stream in streams_of(gone, root=self._root, stream_bytes=self._taking.split_bytes)]
 
     def _has_begun(self) -> bool:
-        """Whether any file was ever assigned."""
+        """True if any file was ever assigned."""
         return bool(self._taken)
 
     def _lost(self, stream: SourceStream) -> SourceStream:
-        """Count and report files that can never be read any more."""
+        """Count and report files that are lost; returns the skipped stream for them."""
         names = some(sorted({piece.path for piece in pieces_of(stream)}))
         what = f"{names} below {self._discovery.root} disappeared before being read: deleted, or in a folder that its sink deletes (`keep`)"
         self._notices.append(what)
@@ -170,20 +170,21 @@ class FilesReader:
             return
         for top, names in self._by_top({path for stream in streams for path in self._paths(stream)}).items():
             if top in self._leases:
-                with suppress(OSError, ScribenginError):  # it ends by itself
+                with suppress(OSError, ScribenginError):  # the lease expires by itself
                     self._leases[top].let_go(names.keys())
 
     def _paths(self, stream: SourceStream) -> list[str]:
         return [path for path, _ in self._pieces(stream)]
 
     def _pieces(self, stream: SourceStream) -> Iterator[tuple[str, FilePiece]]:
-        """With their paths relative to the discovery's root: a root that was written differently then gives the same files."""
+        """The pieces of a stream with their paths relative to the discovery's root. A root that is written differently gives the same
+        files."""
         root = root_of(stream)
         for piece in pieces_of(stream):
             yield piece.path if root == self._root else relpath(self._folder / root / piece.path, self._discovery.root), piece
 
     def _hold(self, paths: Collection[str]) -> tuple[set[str], set[str]]:
-        """Hold files that a Scribengin sink wrote; returns those that are being deleted, and those to retry later."""
+        """Hold files that a Scribengin sink wrote. Returns (files that are being deleted, files to retry later)."""
         doomed, put_off = set[str](), set[str]()
         if not self.holds:
             return doomed, put_off
@@ -201,7 +202,7 @@ class FilesReader:
         return doomed, put_off
 
     def _by_top(self, paths: Collection[str]) -> dict[Path, dict[str, str]]:
-        """A sink's folder → name relative to it → path, for files that Scribengin sinks wrote; a glob may include several such folders, and
+        """The files that Scribengin sinks wrote: a sink's folder → name relative to it → path. A glob may include several such folders, and
         a link may lead into one."""
         tops: dict[Path, tuple[Path, Path] | None] = {}
         found: dict[Path, dict[str, str]] = {}
@@ -237,7 +238,7 @@ class FilesReader:
         return notices
 
     def _update_waiting(self, now_s: float) -> None:
-        """Update `_waiting` from the folders."""
+        """Update `_waiting` from the folders. `now_s`: seconds of the monotonic clock."""
         paths = self._discovery.changed()
         if paths is None:
             return
@@ -260,7 +261,7 @@ class FilesReader:
         self._say_what_is_passed_over()
 
     def _name_before(self, status: os.stat_result) -> str | None:
-        """The path under which a file was assigned that was renamed or moved since; None for a new file, or another link to it."""
+        """The earlier path of an assigned file that was renamed or moved since; None for a new file, or another link to an assigned one."""
         before = self._by_inode.get(status.st_ino)
         if before is None or self._stat(before) is not None:
             return None
@@ -272,7 +273,7 @@ class FilesReader:
             self._notices.append(f"{some(renamed)} in {self._discovery.root} not read again: read under the earlier name, and unchanged")
 
     def _is_copy(self, piece: FilePiece) -> bool:
-        """Whether a file that was assigned below another folder also exists here, with its time: the folder was copied or restored."""
+        """True if a file that was assigned below another folder also exists here, with its time: the folder was copied or restored."""
         status = None if piece.path in self._taken else self._stat(piece.path)
         return status is not None and (status.st_size, status.st_mtime_ns) == (piece.size, piece.mtime_ns)
 
@@ -292,7 +293,7 @@ class FilesReader:
             )
 
     def _finished(self, path: str, now_s: float, *, final: bool) -> FilePiece | None:
-        """The file as one piece if it may be read now."""
+        """The file as one piece if it may be read now; None otherwise."""
         status = self._stat(path)
         waiting = self._waiting[path]
         if status is None:
@@ -317,7 +318,7 @@ class FilesReader:
         return still_s >= self._taking.settle_s
 
     def _recheck(self, *, everything: bool) -> None:
-        """Check assigned files again, some in each call, all of them in the last."""
+        """Check assigned files again: some in each call, and all with `everything`."""
         for path in self._due(self._taken, everything=everything):
             status = self._stat(path)
             if status is None:  # it was read, and archived
@@ -327,8 +328,8 @@ class FilesReader:
                 self._changed(path, difference(taken.size, taken.mtime_ns, status), taken, status)
 
     def check_taken(self) -> list[str]:
-        """Raises SourceError if a file that `restore` applied has changed, as the last `split` would; changes nothing. Returns the files
-        that would be read again from their start."""
+        """Check the assigned files like the last `split`, without changes. Raises SourceError if one has changed. Returns the files that
+        would be read again from their start."""
         self._recheck(everything=True)
         return []
 
@@ -381,7 +382,7 @@ def _renamed(path: str, before: str) -> str:
 
 
 def _whole_seconds(mtime_ns: int) -> int:
-    """A file's modification time in the resolution of archives (tar, zip, rsync to some disks): a file with this time was restored."""
+    """A file's modification time, in the resolution of archives (tar, zip, rsync to some disks): a restored file has this time."""
     return mtime_ns - mtime_ns % 10**9
 
 
@@ -402,7 +403,13 @@ def give_old_time(path: Path, size: int, mtime_ns: int, now: os.stat_result) -> 
 
 
 def difference(size: int, mtime_ns: int, now: os.stat_result) -> str:
-    """How a file differs from its state when it was assigned, with `size` bytes and the modification time `mtime_ns`."""
+    """How a file differs from its state when it was assigned, as text.
+
+    Args:
+        size: Its size in bytes then.
+        mtime_ns: Its modification time then.
+        now: Its current status.
+    """
     if now.st_size != size:
         return f"it had {size} bytes, and now has {now.st_size}"
     was, new = moment_text(mtime_ns // 10**9), moment_text(now.st_mtime_ns // 10**9)
@@ -412,5 +419,5 @@ def difference(size: int, mtime_ns: int, now: os.stat_result) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """The first ones, and the number of others."""
+    """The first names, and the number of others, as text."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{'' if len(names) <= 3 else f' and {len(names) - 3} more'}"

@@ -1,4 +1,4 @@
-"""What happens to an acknowledged file: it is deleted, or moved to an archive. May be interrupted at any point and repeated."""
+"""Deletes an acknowledged file, or moves it to an archive. Idempotent: it may be interrupted at any point and repeated."""
 
 from __future__ import annotations
 
@@ -19,8 +19,19 @@ if TYPE_CHECKING:
 
 
 def release_file(root: Path, piece: FilePiece, archive: Path | None) -> str:
-    """Delete the file below `root`, or move it to the same relative path below `archive`. A file that does not exist is already released.
-    Returns why the file is kept, in a sentence, if its path, size or time differ from the recorded ones. Raises OSError."""
+    """Delete a file, or move it to the same relative path below an archive. A file that does not exist counts as released.
+
+    Args:
+        root: The folder that the piece's path is relative to.
+        piece: The whole file as one piece.
+        archive: The archive; None: the file is deleted.
+
+    Returns:
+        Why the file is kept, in a sentence: its path, size or time differ from the recorded ones. Empty if it was released.
+
+    Raises:
+        OSError: The error of the file system.
+    """
     path = root / piece.path
     try:
         status = path.stat()
@@ -33,7 +44,7 @@ def release_file(root: Path, piece: FilePiece, archive: Path | None) -> str:
             _move(path, archive / piece.path)
         path.unlink(missing_ok=True)
         sync_folder(path.parent)
-    except FileNotFoundError:  # its sink deleted it first, because of `keep`
+    except FileNotFoundError:  # the sink deleted it first, because of `keep`
         if path.exists():
             raise
     return ""
@@ -62,7 +73,7 @@ def _move(path: Path, target: Path) -> None:
 
 
 def _free(path: Path, target: Path) -> Path:
-    """`target`, or `target.1` and so on: a name that is free, or whose file has the same bytes."""
+    """`target`, `target.1` and so on: the first name that is free, or whose file has the same bytes."""
     name, number = PurePath(target).name, 0
     while target.exists() and not filecmp.cmp(path, target, shallow=False):
         number += 1

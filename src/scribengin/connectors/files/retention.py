@@ -1,4 +1,4 @@
-"""Folders by event time: which are closed, the contents of their completion marker, and which are old enough to be deleted."""
+"""Folders by event time: which of them are closed, the contents of their completion markers, and which are old enough to be deleted."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class RetentionSettings:
     roll_every_s: float = 0.0
     time: TimePath | None = None
     close_delay_s: float | None = None
-    """a folder by time is closed once rows arrive that are newer than its end by this time; None: never"""
+    """a folder by time is closed once rows arrive that are newer than its end by so many seconds; None: it is never closed"""
     late: str = "dead"
-    """for rows of a closed folder: `dead`, or `reopen`: they are written, and the next version of the folder's completion marker counts
-    them"""
+    """the treatment of rows for a closed folder: `dead`; or `reopen`: they are written, and the next version of the folder's completion
+    marker counts them"""
     keep_s: float | None = None
-    """folders by time older than this are deleted"""
+    """folders by time that are older than this are deleted, in seconds"""
     header: bool = False
-    """for CSV: files begin with the names of the columns"""
+    """for CSV: True if files begin with the names of the columns"""
     earlier: tuple[TimePath, ...] = ()
     """earlier paths of folders by time that may still exist"""
     fenced: bool = field(default=True, compare=False)
-    """whether compactors that may have read an older version are outdated; otherwise a compaction run must still be recorded"""
+    """True if compactors that may have read an older version are outdated; otherwise a compaction run must still be recorded"""
 
     @staticmethod
     def of(sink: str, options: Mapping[str, Any]) -> RetentionSettings:
@@ -91,9 +91,9 @@ class RetentionSettings:
         return RetentionSettings(**{**body, "time": time, "earlier": tuple(TimePath.of(each) for each in body.get("earlier", ()))})
 
     def write(self, place: LineageFolder, *, always: bool = False) -> bool:
-        """Store the settings durably, if they changed, with earlier paths or time zones. `always`: even if the folder needs no maintenance.
-        Returns whether other settings were stored before, now or when a run was killed after this: compactors may still use those until
-        they are fenced."""
+        """Store the settings durably, with earlier paths or time zones, if they changed. `always`: even if the folder needs no maintenance.
+        Returns True if other settings were stored before, by this call or by a run that was killed after it: compactors may still use those
+        until they are fenced."""
         stands = RetentionSettings.read(place)
         if stands is None and not (self.says_anything or always):
             return False
@@ -111,14 +111,14 @@ class RetentionSettings:
 
     @staticmethod
     def note_fenced(place: LineageFolder) -> None:
-        """A compaction run was recorded after the stored settings."""
+        """Record that a compaction run was recorded after the settings were stored."""
         stands = RetentionSettings.read(place)
         if stands is not None and not stands.fenced:
             changed(stands, fenced=True)._put(place)
 
     def write_to_earlier(self, place: LineageFolder) -> None:
-        """Allow an earlier lineage of the folder to delete by the newest settings; never earlier than those for data that another sink
-        wrote."""
+        """Let the files of an earlier lineage of the folder be deleted by these settings: store their `keep` in its settings. If another
+        sink wrote the files, they are never deleted earlier than by its own settings."""
         stands = RetentionSettings.read(place)
         if stands is None:
             return
@@ -129,28 +129,30 @@ class RetentionSettings:
 
     @property
     def says_anything(self) -> bool:
-        """Whether the folder needs more maintenance than cleaning up."""
+        """True if the folder needs more maintenance than the removal of leftovers."""
         return any(value is not None for value in (self.roll_bytes, self.close_delay_s, self.keep_s))
 
     @property
     def refuses_late(self) -> bool:
-        """Whether late rows become dead letters."""
+        """True if late rows become dead letters."""
         return self.close_delay_s is not None and self.late == "dead"
 
     def closed_us(self, newest_us: int | None) -> int | None:
-        """Folders whose time ended by then are closed, if rows of up to `newest_us` have arrived; microseconds since 1970."""
+        """The time up to which folders are closed if rows of up to `newest_us` have arrived; both in microseconds since 1970. None: no
+        folder is closed."""
         if self.close_delay_s is None or newest_us is None:
             return None
         return newest_us - round(self.close_delay_s * 1e6)
 
     def is_closed(self, folder: str, newest_us: int | None) -> bool:
-        """Whether a folder is closed."""
+        """True if a folder is closed, given the newest event time in microseconds since 1970."""
         closed_us = self.closed_us(newest_us)
         end_us = None if closed_us is None else self.end_us(folder)
         return end_us is not None and closed_us is not None and end_us <= closed_us
 
     def end_us(self, folder: str) -> int | None:
-        """The end of a folder's time; the latest one, if earlier paths or time zones also match it. None: it has no end."""
+        """The end of a folder's time, in microseconds since 1970; the latest one, if earlier paths or time zones also match it. None: it
+        has no end."""
         ends = [each.end_us(folder) for each in (self.time, *self.earlier) if each is not None]
         return max((end for end in ends if end is not None), default=None)
 
@@ -161,7 +163,7 @@ def _filled(name: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if given is None else declared.filled(given)
 
 
-# The files that a reader still has to read in a folder that a sink writes: nothing deletes them meanwhile.
+# Leases of readers: nothing deletes the files in a sink's folder that a reader still has to read.
 #
 #     <path>/_scribengin/readers/<id>.json      the files, and the expiry of the lease; its holder renews it
 #     <path>/_scribengin/readers/<flow>.going   the files that a flow's `when_done` is removing, unless a reader holds them
@@ -188,8 +190,14 @@ def kept_top(place: Path) -> Path | None:
 
 
 def leased(top: Path, names: Collection[str], now_s: float, *, but: str = "") -> bool:
-    """Whether a live reader, of another flow than `but`, still has to read one of these files, named relative to `top`. A lease that cannot
-    be read counts as one."""
+    """True if a reader with a valid lease still has to read one of these files. A lease that cannot be read counts as valid.
+
+    Args:
+        top: The sink's folder.
+        names: The files, relative to `top`.
+        now_s: The current time, in seconds since 1970.
+        but: A flow whose readers are ignored.
+    """
     for path in _leases(top):
         try:
             data = read_or_none(path)
@@ -204,7 +212,7 @@ def leased(top: Path, names: Collection[str], now_s: float, *, but: str = "") ->
 
 
 def over(top: Path, now_s: float) -> Iterator[Path]:
-    """Leases that expired more than an hour ago: of dead readers."""
+    """The leases of dead readers: those that expired more than an hour ago."""
     for path in _leases(top):
         try:
             data = read_or_none(path)
@@ -217,7 +225,13 @@ def over(top: Path, now_s: float) -> Iterator[Path]:
 
 @contextmanager
 def going(top: Path, names: Collection[str], flow: str) -> Iterator[None]:
-    """Announce that the flow removes these files unless they are held; a reader that wants them meanwhile waits."""
+    """Announce, until the end of the block, that a flow removes files unless they are held. A reader that wants them in the meantime waits.
+
+    Args:
+        top: The sink's folder.
+        names: The files, relative to `top`.
+        flow: The name of the flow.
+    """
     file = top / INTERNAL / READERS / f"{flow}.going"
     replace(file, seal(_GOING, _LEASE_FORMAT, {"until_s": time.time() + HOLDS_S, "flow": flow, "files": sorted(names)}))
     try:
@@ -227,7 +241,7 @@ def going(top: Path, names: Collection[str], flow: str) -> Iterator[None]:
 
 
 def _going(top: Path, but: str) -> set[str]:
-    """The announced files of flows other than `but`."""
+    """The files that flows other than `but` have announced to remove."""
     folder = top / INTERNAL / READERS
     found: set[str] = set()
     for name in names_in(folder):
@@ -239,7 +253,7 @@ def _going(top: Path, but: str) -> set[str]:
 
 
 class ReadLease:
-    """The lease of one reader, in one folder. Renewed by its own thread while it holds any file; the thread ends with the object."""
+    """The lease of one reader in one folder. Renewed by its own thread while the reader holds any file; the thread ends with the object."""
 
     def __init__(self, top: Path, flow: str, *, clock: Callable[[], float] = time.time) -> None:
         self.top = top
@@ -248,7 +262,8 @@ class ReadLease:
         self._clock = clock
         self._files: set[str] = set()
         self.put_off: set[str] = set()
-        """of the files requested last: not held, because another flow's `when_done` may be removing them; to be requested again"""
+        """those of the last requested files that are not held, because another flow's `when_done` may be removing them; they must be
+        requested again"""
         self._lock = threading.Lock()
         self._renewing: threading.Thread | None = None
         # not an Event: a garbage collection during that thread's check would wait for the thread's own lock
@@ -274,7 +289,7 @@ class ReadLease:
         return doomed
 
     def let_go(self, names: Collection[str]) -> None:
-        """They are read and committed."""
+        """Hold these files no longer: they are read and committed."""
         with self._lock:
             before = len(self._files)
             self._files -= set(names)
@@ -328,25 +343,32 @@ def _is_doomed(top: Path, name: str) -> bool:
 
 
 def counts(keeping: RetentionSettings) -> bool:
-    """Whether rows are counted for completion markers."""
+    """True if rows are counted for completion markers: the sink closes folders by time."""
     return keeping.time is not None and keeping.close_delay_s is not None
 
 
 def is_marked(top: Path, folder: str) -> bool:
-    """Whether a folder has a completion marker."""
+    """True if a folder has a completion marker."""
     return (top / folder / COMPLETE).exists()
 
 
 def has_files(top: Path, folder: str) -> bool:
-    """Whether a folder has files with rows, but no completion marker."""
+    """True if a folder has files with rows, but no completion marker."""
     return not is_marked(top, folder) and next(_parts(top, folder), None) is not None
 
 
 def closed_now(
     top: Path, open_: Mapping[str, Open], busy: Collection[str], newest_us: int | None, keeping: RetentionSettings
 ) -> list[dict[str, Any]]:
-    """The contents of the completion markers of folders that are closed now: their time is over, and all their rows are visible. Without
-    `busy` folders."""
+    """The contents of the completion markers of the folders to close now: their time is over, and all their rows are visible.
+
+    Args:
+        top: The sink's folder.
+        open_: The contents of the open folders.
+        busy: Folders that must not be closed.
+        newest_us: The newest event time, in microseconds since 1970; None if no row has one.
+        keeping: The maintenance settings.
+    """
     closed = []
     for folder in sorted(folder for folder in open_ if counts(keeping) and folder not in busy and keeping.is_closed(folder, newest_us)):
         before, known = read_marker(top, folder), open_[folder]
@@ -354,7 +376,7 @@ def closed_now(
         known = Open(known.rows + before.rows, known.files + before.files, version, known.bytes + before.bytes)
         sizes = {name: size for name in _parts(top, folder) if (size := _size(top / folder / name)) is not None}
         rows, unread = known.rows, 0
-        if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have added files there, or removed some
+        if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have added files to the folder, or removed some
             counted = [_rows(top / folder / name, keeping) for name in sizes]
             rows, unread = sum(each or 0 for each in counted), counted.count(None)
         marker = marker_of(
@@ -368,7 +390,14 @@ def closed_now(
 
 
 def marker_of(folder: str, counted: Open, until_us: int | None, watermark_us: int | None) -> dict[str, Any]:
-    """The content of a folder's completion marker, wherever the folder is; `counted.version` is the marker's own."""
+    """The content of the completion marker of a folder, for any kind of place.
+
+    Args:
+        folder: The folder, with its `/`.
+        counted: The contents of the folder; `version` is that of the new marker.
+        until_us: The end of the folder's time, in microseconds since 1970.
+        watermark_us: The time up to which folders are closed, in microseconds since 1970.
+    """
     return {
         "folder": folder,
         "version": counted.version,
@@ -381,26 +410,39 @@ def marker_of(folder: str, counted: Open, until_us: int | None, watermark_us: in
 
 
 def marker_bytes(said: Mapping[str, Any]) -> bytes:
-    """The content of a completion marker."""
+    """The bytes of a completion marker with this content."""
     return msgspec.json.format(msgspec.json.encode(said)) + b"\n"
 
 
 def write_draft(draft: Path, said: Mapping[str, Any]) -> None:
-    """A draft of a completion marker, durable except for its name."""
+    """Write a draft of a completion marker, durable except for its name."""
     with SummedFile(draft) as file:
         file.write(marker_bytes(said))
         file.sync()
 
 
 def put_marker(top: Path, folder: str, draft: Path) -> None:
-    """Rename the draft to its final name, unless that was done before; does nothing if the folder does not exist any more."""
+    """Rename the draft of a completion marker to its final name, unless that is done already. Does nothing if the folder does not exist any
+    more.
+
+    Args:
+        top: The sink's folder.
+        folder: The folder of the marker, with its `/`.
+        draft: The draft.
+    """
     with suppress(FileNotFoundError):
         draft.rename(top / folder / COMPLETE)
         sync_folder(top / folder)
 
 
 def take_marker(top: Path, folder: str, version: int) -> None:
-    """Delete the completion marker, durably, before rows arrive that it does not count. A newer marker is kept."""
+    """Delete a completion marker, durably, before rows arrive that it does not count.
+
+    Args:
+        top: The sink's folder.
+        folder: The folder of the marker, with its `/`.
+        version: The version to delete; a newer marker is kept.
+    """
     if is_marked(top, folder) and read_marker(top, folder).version <= version:
         (top / folder / COMPLETE).unlink(missing_ok=True)
         sync_folder(top / folder)
@@ -414,8 +456,20 @@ def expired_now(
     keeping: RetentionSettings,
     now_s: float,
 ) -> tuple[dict[str, int], list[str]]:
-    """(folder → the last Batch with rows in its files) for the files to delete: of expired folders, and of expired folders with only the
-    marker left. Without folders whose segments wait for a merge."""
+    """The folders by time to delete now, except those with segments that wait for a merge.
+
+    Args:
+        top: The sink's folder.
+        lineage: The lineage whose files are deleted.
+        waiting: Folder → groups of hidden segments.
+        newest_us: The newest event time, in microseconds since 1970; None if no row has one.
+        keeping: The maintenance settings.
+        now_s: The current time, in seconds since 1970.
+
+    Returns:
+        Folder → the last Batch with rows in its files, for expired folders with files; and the expired folders that contain no files with
+            rows.
+    """
     if keeping.time is None or keeping.keep_s is None or newest_us is None:
         return {}, []
     busy = {folder for folder, runs in waiting.items() if any(runs)}
@@ -431,7 +485,14 @@ def expired_now(
 
 
 def is_expired(folder: str, newest_us: int | None, keeping: RetentionSettings, now_s: float) -> bool:
-    """Whether a folder's time ended long enough before the newest row's time, or before now if that is earlier."""
+    """True if a folder's time ended at least `keep_s` before the newest event time, or before now if that is earlier.
+
+    Args:
+        folder: The folder, with its `/`.
+        newest_us: The newest event time, in microseconds since 1970; None if no row has one.
+        keeping: The maintenance settings.
+        now_s: The current time, in seconds since 1970.
+    """
     if keeping.time is None or keeping.keep_s is None or newest_us is None:
         return False
     end_us = keeping.end_us(folder)
@@ -439,14 +500,27 @@ def is_expired(folder: str, newest_us: int | None, keeping: RetentionSettings, n
 
 
 def remove_expired(top: Path, lineage: LineageFolder, sink: str, folder: str, through: int, check: Callable[[], None], now_s: float) -> int:
-    """Delete this lineage's files of a folder, of Batches up to `through`, except those that a reader holds; returns their number. Files of
-    others, and then the folder, are kept."""
+    """Delete the files of one lineage in an expired folder. Nothing is deleted while a reader holds one of them. Files of others, and then
+    the folder, are kept.
+
+    Args:
+        top: The sink's folder.
+        lineage: The lineage.
+        sink: The id of the sink.
+        folder: The expired folder, with its `/`.
+        through: The last Batch whose files are deleted.
+        check: Raises if this process may not write (any more).
+        now_s: The current time, in seconds since 1970.
+
+    Returns:
+        The number of deleted files.
+    """
     own = [name for name, last in _own(top, lineage, sink, folder) if last <= through]
     if not own or leased(top, {folder + name for name in own}, now_s):
         return 0
     place = top / folder
     check()
-    if is_marked(top, folder):  # it is deleted first, because it counts the files
+    if is_marked(top, folder):  # the marker first, because it counts the files
         (place / COMPLETE).unlink(missing_ok=True)
         sync_folder(place)
     for name in own:
@@ -459,7 +533,8 @@ def remove_expired(top: Path, lineage: LineageFolder, sink: str, folder: str, th
 
 
 def remove_emptied(top: Path, folder: str) -> None:
-    """Delete an expired folder that is empty of data: its marker, and the folder itself if it contains nothing of others."""
+    """Delete the completion marker of an expired folder that contains no files with rows, and the folder itself if it contains nothing
+    else."""
     (top / folder / COMPLETE).unlink(missing_ok=True)
     with suppress(FileNotFoundError):
         sync_folder(top / folder)
@@ -467,7 +542,7 @@ def remove_emptied(top: Path, folder: str) -> None:
 
 
 def _rows(path: Path, keeping: RetentionSettings) -> int | None:
-    """The number of rows in the file, 0 if it does not exist any more; None if it cannot be read."""
+    """The number of rows in the file; 0 if it does not exist any more, None if it cannot be read."""
     try:
         return count_rows(path, header=keeping.header)
     except FileNotFoundError:
@@ -477,12 +552,12 @@ def _rows(path: Path, keeping: RetentionSettings) -> int | None:
 
 
 def _parts(top: Path, folder: str) -> Iterator[str]:
-    """Files with rows in a folder, of any lineage."""
+    """The names of the files with rows in a folder, of any lineage."""
     return (name for name in sorted(names_in(top / folder)) if name.startswith("part-"))
 
 
 def _size(path: Path) -> int | None:
-    """None for a file that a reader removed meanwhile."""
+    """The size of the file in bytes; None if a reader has removed it in the meantime."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -498,7 +573,7 @@ def _own(top: Path, lineage: LineageFolder, sink: str, folder: str) -> Iterator[
 
 
 def _folders(top: Path) -> Iterator[str]:
-    """Partitions with files or a completion marker, as names relative to `top`, each with its `/`."""
+    """The partition folders with files or a completion marker, relative to `top`, each with its `/`."""
     waiting = [""]
     while waiting:
         folder = waiting.pop()

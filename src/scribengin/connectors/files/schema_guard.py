@@ -1,4 +1,4 @@
-"""The columns of files that a sink's folder already contains, and how those of new files differ from them."""
+"""Compares the columns of new files with those of files that a sink's folder already contains."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ _ANY = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
 
 
 def differences(folder: Path, options: Mapping[str, Any], schema: Schema) -> list[str]:
-    """How the newest file differs from `schema`, one sentence per difference; [] if there is none, or no file to compare.
+    """How the newest file differs from the columns of new files, one sentence per difference; [] if there is no difference, or no file to
+    compare. Of Parquet names and types are compared, of JSON names and kinds of values, of CSV the first line.
 
-    `options` are the sink's. Of Parquet names and types are compared, of JSON names and kinds of values, of CSV the first line.
+    Args:
+        folder: The sink's folder.
+        options: The sink's options.
+        schema: The columns of new files.
     """
     rule: str = options.get("evolve") or "add"
     held = None if rule == "any" else newest_file(folder, options["format"])
@@ -46,7 +50,7 @@ def differences(folder: Path, options: Mapping[str, Any], schema: Schema) -> lis
             case "csv" if options.get("header", True):
                 return _csv(file, given | {"delimiter": options.get("delimiter") or ",", "header": True}, coming)
     except (SourceError, OSError):
-        return []  # a reader removed it, or it is another writer's: `audit` reports it
+        return []  # a reader removed it, or another writer wrote it: `audit` reports it
     return []
 
 
@@ -58,7 +62,7 @@ class SinkFile(NamedTuple):
 
     @property
     def compression(self) -> str:
-        """As in the option `compression` of a source."""
+        """The compression, as a value of the source's option `compression`."""
         return compression_of(self.name, "auto")
 
 
@@ -115,7 +119,7 @@ def _json(file: Path, given: Mapping[str, Any], coming: Mapping[str, Type], rule
 
 
 def _fields(line: bytes) -> dict[str, object]:
-    """The fields of a line of JSON; empty if it is not an object: truncated, blank, or from another writer."""
+    """The fields of a line of JSON; empty if it is not an object: it is truncated, blank, or from another writer."""
     import msgspec
 
     try:
@@ -125,7 +129,7 @@ def _fields(line: bytes) -> dict[str, object]:
 
 
 def _csv(file: Path, given: Mapping[str, Any], coming: Mapping[str, Type]) -> list[str]:
-    """Readers of CSV match columns by position: columns may not even be added."""
+    """The differences of a CSV file. Readers of CSV match columns by position: columns may not even be added."""
     for block in read_sample([file], "csv", given, _ANY, records=1).blocks:
         if isinstance(block, CsvBlock) and block.header is not None and block.header != tuple(coming):
             return [f"the header of {file} is {', '.join(block.header)}; new files would have {', '.join(coming)}"]
@@ -158,7 +162,7 @@ def _kind(type_: Type) -> str:
 
 
 def _kind_of_value(value: object) -> str:
-    """Empty for a value that does not show its type: null, and numbers that JSON cannot express."""
+    """The kind of a JSON value; empty for a value that does not show its type: null, and numbers that JSON cannot express."""
     if value is None or value in _NO_NUMBERS:
         return ""
     kinds = {bool: "true or false", list: "a list", dict: "an object", str: "a text"}

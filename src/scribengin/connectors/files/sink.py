@@ -57,20 +57,21 @@ class PublishedFiles(ABC):
         self.path = Path(place.folder, place.options["path"])
         self._gaps = bool(place.member)
         self._keeps = str(self.path) not in place.kept_elsewhere
-        """whether it folds its records, and deletes leftovers of attempts, itself; otherwise `upkeep` does it"""
+        """True if the sink itself folds its records, and deletes leftovers of attempts; otherwise maintenance does it"""
         self._owner = ""
         self._lineage = ""
 
     @abstractmethod
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
-        """A stream for one task output; it creates no file before its first row. A segment has `staged`, `name`, `rows`, `bytes`, `crc`."""
+        """Create a stream for one task output; it creates no file before its first row. See StagingSink. A segment of its write receipt has
+        `staged`, `name`, `rows`, `bytes`, `crc`."""
 
     def _staged_place(self, batch: BatchId, unit: int, attempt: str) -> StagedPlace:
         folder = self._of(batch.lineage).staged / f"{batch.number:010d}"
         return StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder)
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the folder; see the contract."""
+        """Claim the folder, or confirm an existing claim; see the contract."""
         check_folder(self.path, sink=self.node)
         make_folder(self.path)
         claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, flow=self._flow, adopt=adopt)
@@ -94,7 +95,7 @@ class PublishedFiles(ABC):
             raise Unreachable(f"cannot write to {self.path}", remedy="grant this user write access, or mount it writable", node=self.node)
 
     def publish(self, decided: Decided) -> None:
-        """Write the commit record, then rename. Raises FencedError or StateError; see the contract."""
+        """Write the commit record, then rename the files. Raises FencedError or StateError; see the contract."""
         self._publish(decided)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
@@ -118,8 +119,8 @@ class PublishedFiles(ABC):
         return audit_files(self.path, place, self.format, decided, Rolled(self.path, place, self.format), others=others, since=since)
 
     def release(self, *, lineage: str, through: int) -> None:
-        """Under the lease: delete the files of Batches up to `through`, which all their readers have acknowledged. `audit` then counts
-        their rows as found. May be interrupted at any point and repeated."""
+        """Delete the files of Batches up to `through`, which all their readers have acknowledged. The caller holds the query's lease.
+        `audit` then counts their rows as found. Idempotent: it may be interrupted at any point and repeated."""
         place = self._of(lineage)
         released, swept = place.read_released()
         if through > released:
@@ -171,7 +172,7 @@ class PublishedFiles(ABC):
         return len(files)
 
     def _written(self, owner: str, flow: str) -> list[Path]:
-        """The existing files that commit records name. Raises Refused if others have written too."""
+        """The existing files that commit records name. Raises Refused if others have written there too."""
         check_flow(self.path, sink=self.node, flow=flow)
         check_clear(self._owner_file, owner=owner, sink=self.node)
         commits = [record for lineage in lineages_in(self.path) for _, record in lineage.commits.since()]
@@ -188,14 +189,14 @@ class PublishedFiles(ABC):
         return LineageFolder(self.path / INTERNAL / lineage)
 
     def _publish(self, decided: Decided) -> None:
-        """The steps of `staged_commit`."""
+        """Publish the Batch, in the steps of `staged_commit`."""
         batch = decided.batch
         check_claim(self._owner_file, owner=self._owner, lineage=batch.lineage, sink=self.node)
         place = self._of(batch.lineage)
         commit = StagedCommit(sink=self.node, where=str(self.path), log=place.commits, consecutive=not self._gaps)
         record = commit.write(decided, self._record)
         if place.read_mark() >= batch.number:
-            return  # and if its rows are missing since, a reader or another process removed them; `audit` reports it
+            return  # if its rows are missing since, a reader or another process removed them; `audit` reports it
         self._reveal(place, batch, record)
         remove_tree(place.staged / f"{batch.number:010d}")
         place.write_mark(batch.number)
@@ -208,7 +209,7 @@ class PublishedFiles(ABC):
         return record | ({"newest_us": max(times)} if times else {}) | closed_after(before, record["files"])
 
     def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
-        """Give the staged files their names, or, if they are hidden, their place in the lineage's folder. Each may have been renamed
+        """Give the staged files their names, or, if they are hidden, move them to the lineage's folder. Each file may have been renamed
         before."""
         files = place.files_of(batch.number, record, self.path)
         folders = {final.parent for _, final in files}
@@ -224,7 +225,7 @@ class PublishedFiles(ABC):
 
 
 class FilesSink(PublishedFiles):
-    """One `type: files` sink. Executors get a pickled copy, from which they take streams."""
+    """A sink that writes files into one folder. Executors get a pickled copy, from which they create streams."""
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -258,7 +259,7 @@ class FilesSink(PublishedFiles):
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`."""
-        from scribengin.connectors.files.orphans import find_orphans  # which knows sinks
+        from scribengin.connectors.files.orphans import find_orphans  # only audits need it
 
         logs = ((lineage.path.name, lineage.commits) for lineage in lineages_in(self.path))
         return found_besides(known, logs, summarize_commits, find_orphans(self.path))
@@ -273,7 +274,8 @@ class FilesSink(PublishedFiles):
     def _rules(self, batch: BatchId) -> SegmentRules:
         keeping, closed_us = self._keeping, None
         if keeping.close_delay_s is not None:
-            # by the commits before it, so it is the same whenever the Batch is run; tasks themselves check for earlier completion markers
+            # by the commits before it, so that it is the same whenever the Batch is run; tasks themselves check for earlier completion
+            # markers
             before = self._of(batch.lineage).commits.newest_below(batch.number)
             closed_us = None if before is None else keeping.closed_us(before[1].get("newest_us"))
         return SegmentRules(
@@ -289,7 +291,7 @@ class FilesSink(PublishedFiles):
 
 
 def _rename(staged: Path, final: Path, batch: BatchId) -> None:
-    """Rename, unless that was done before."""
+    """Rename a file, unless that is done already."""
     if final.exists():
         if staged.exists():
             raise StateError(

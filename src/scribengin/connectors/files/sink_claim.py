@@ -30,8 +30,8 @@ def check_folder(folder: Path, *, sink: str) -> None:
 
 
 def check_apart(folder: Path, *, sink: str) -> None:
-    """For a folder without a claim. Raise Refused if it is inside another sink's folder, or another sink's folder is directly inside it: a
-    reader of the outer one would read both. Costs a check of each folder above and below; changes nothing."""
+    """Check that a folder without a claim is neither inside another sink's folder, nor directly contains one: a reader of the outer one
+    would read both. Raises Refused. Costs a check of each folder above and below; changes nothing."""
     if _is_claimed(folder):
         return
     folder = folder.resolve()
@@ -52,7 +52,7 @@ def _is_claimed(folder: Path) -> bool:
 
 
 def _whose(folder: Path) -> str:
-    """For a claimed folder: the sink that may write there, and its flow, from the commits."""
+    """The sink that may write to a claimed folder, and its flow, as text; the flow is read from the commits."""
     claims = _read(folder / INTERNAL / "owner.json") or []
     newest = LineageFolder(folder / INTERNAL / claims[-1]["lineage"]).commits.newest_below(sys.maxsize) if claims else None
     of_flow = f' of flow "{newest[1]["flow"]}"' if newest is not None else ""
@@ -60,8 +60,22 @@ def _whose(folder: Path) -> str:
 
 
 def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False) -> None:
-    """Claim `folder`, or confirm its own claim. Raises Refused if another flow, lineage or sink has claimed it, unless `adopt`. `looked`:
-    it is known that there are no rows of others; files that look like a sink's are none."""
+    """Claim a folder for a lineage, or confirm its claim.
+
+    Args:
+        folder: The folder.
+        file: Its file of claims.
+        owner: The installation.
+        lineage: The lineage.
+        sink: The id of the sink.
+        flow: The flow.
+        adopt: Claim it even if others have claimed it, or it contains files of others.
+        looked: The caller knows that the folder contains no rows of others: files that look like a sink's are allowed.
+
+    Raises:
+        Refused: Without `adopt`: another flow, lineage or sink has claimed the folder, or it contains files of others. With `adopt`: a
+            newer lineage has claimed it.
+    """
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     claims = check_claimable(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=looked)
     if claims is None:
@@ -76,7 +90,24 @@ def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow
 def check_claimable(
     folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False
 ) -> list[dict[str, Any]] | None:
-    """The claims of `folder`, None if there is none; changes nothing. Raises Refused as `claim` does."""
+    """Check that a folder can be claimed; changes nothing.
+
+    Args:
+        folder: As in `claim`.
+        file: As in `claim`.
+        owner: As in `claim`.
+        lineage: As in `claim`.
+        sink: As in `claim`.
+        flow: As in `claim`.
+        adopt: As in `claim`.
+        looked: As in `claim`.
+
+    Returns:
+        The claims of the folder; None if there is none.
+
+    Raises:
+        Refused: As in `claim`.
+    """
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     claims = _read(file)
     if claims is None:
@@ -91,7 +122,7 @@ def check_claimable(
     if _same(claims[-1], mine):
         return claims
     if not adopt:
-        # a `reset --outputs` refuses these: so the remedy does not offer it
+        # `reset --outputs` refuses these, so the remedy does not offer it
         check_flow(folder, sink=sink, flow=flow)
         check_clear(file, owner=owner, sink=sink)
         raise Refused(
@@ -107,7 +138,18 @@ def check_claimable(
 
 
 def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
-    """Raise FencedError if another lineage has claimed the folder since."""
+    """Check that a lineage may still write to a folder.
+
+    Args:
+        file: The folder's file of claims.
+        owner: The installation.
+        lineage: The lineage.
+        sink: The id of the sink.
+
+    Raises:
+        FencedError: Another lineage has claimed the folder since.
+        StateError: The file is missing.
+    """
     claims = _read(file)
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     if claims is None:
@@ -121,8 +163,16 @@ def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
 
 
 def check_same_place(folder: Path, newest: BatchId, *, sink: str) -> None:
-    """Raise StateError if the folder holds no Batch of a flow that has decided some for the sink: it wrote elsewhere, or its files are
-    lost."""
+    """Check that a folder contains the Batches of a flow: otherwise the flow wrote elsewhere, or its files are lost.
+
+    Args:
+        folder: The folder.
+        newest: The newest Batch that the flow has decided for the sink.
+        sink: The id of the sink.
+
+    Raises:
+        StateError: The folder contains no Batch of that lineage.
+    """
     place = LineageFolder(folder / INTERNAL / newest.lineage)
     if place.commits.newest() is None and not (place.staged / f"{newest.number:010d}").exists():
         raise StateError(
@@ -133,7 +183,16 @@ def check_same_place(folder: Path, newest: BatchId, *, sink: str) -> None:
 
 
 def check_flow(folder: Path, *, sink: str, flow: str) -> None:
-    """Raise Refused if another flow has written into the folder."""
+    """Check that no other flow has written into a folder.
+
+    Args:
+        folder: The folder.
+        sink: The id of the sink.
+        flow: The flow.
+
+    Raises:
+        Refused: Another flow has written into it.
+    """
     flows = (record["flow"] for lineage in lineages_in(folder) for _, record in lineage.commits.since())
     other = next((name for name in flows if name != flow), None)
     if other is not None:
@@ -145,8 +204,17 @@ def check_flow(folder: Path, *, sink: str, flow: str) -> None:
 
 
 def check_clear(file: Path, *, owner: str, sink: str) -> None:
-    """For a folder that no other flow wrote to. Raise Refused if this installation must not delete it: its claim is not the newest, or
-    another sink has claimed it. Data of an installation to whose lineage another one was added is deleted with the rest."""
+    """Check that this installation may delete a folder that no other flow wrote to. Data of an installation to whose lineage another one
+    was added is deleted with the rest.
+
+    Args:
+        file: The folder's file of claims.
+        owner: The installation.
+        sink: The id of the sink.
+
+    Raises:
+        Refused: The installation's claim is not the newest, or another sink has claimed the folder.
+    """
     claims = _read(file) or []
     for each in claims:
         if each["sink"] != sink or claims[-1]["owner"] != owner:
@@ -166,14 +234,14 @@ def last_lineage(file: Path) -> str:
 
 
 def lineage_before(file: Path, lineage: str) -> str:
-    """The lineage that wrote there before that lineage claimed the folder; empty if there is none."""
+    """The lineage that wrote to the folder before `lineage` claimed it; empty if there is none."""
     names = [each["lineage"] for each in _read(file) or ()]
     before = names[: names.index(lineage)] if lineage in names else names
     return before[-1] if before else ""
 
 
 def lineages_newest_first(file: Path) -> list[str]:
-    """All lineages that have claimed the folder."""
+    """All lineages that have claimed the folder, the newest claim first."""
     return list(dict.fromkeys(each["lineage"] for each in reversed(_read(file) or [])))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INTERNAL = "_scribengin"
 READERS = "readers"
-"""beside the lineages: files held by readers; see `files.retention`"""
+"""name of the folder, beside those of the lineages, with the leases of readers; see `files.retention`"""
 
 
 RESTORE = f"restore the file from a backup, or {start_over()}"
@@ -26,7 +26,13 @@ RESTORE = f"restore the file from a backup, or {start_over()}"
 
 
 def missing_text(number: int, final: Path, staged: Path) -> str:
-    """The error for a file of a Batch that is neither published nor staged."""
+    """The error for a file of a Batch that is neither published nor staged.
+
+    Args:
+        number: The number of the Batch.
+        final: The path of the published file.
+        staged: The path of the staged file.
+    """
     return f"batch {number} names {final}, which is missing, and its staged form {staged} is missing too"
 
 
@@ -38,12 +44,12 @@ class LineageFolder:
 
     @property
     def staged(self) -> Path:
-        """Folder of unpublished files."""
+        """The folder of staged files that are not published."""
         return self.path / "staged"
 
     @property
     def hidden(self) -> Path:
-        """Folder of segments that are committed, and not merged yet."""
+        """The folder of segments that are committed, and not merged yet."""
         return self.path / "hidden"
 
     def hidden_file(self, number: int, file: Mapping[str, Any]) -> Path:
@@ -52,7 +58,7 @@ class LineageFolder:
 
     @property
     def drafts(self) -> Path:
-        """Folder of merged files that are not renamed yet."""
+        """The folder of merged files that are not renamed yet."""
         return self.path / "merged"
 
     @property
@@ -62,7 +68,7 @@ class LineageFolder:
 
     @property
     def keeping(self) -> Path:
-        """The maintenance settings of the folder; see `retention`."""
+        """The file with the maintenance settings of the folder; see `retention`."""
         return self.path / "keeping.json"
 
     @property
@@ -70,7 +76,16 @@ class LineageFolder:
         return self.path / "published"
 
     def files_of(self, number: int, record: Mapping[str, Any], top: Path) -> list[tuple[Path, Path]]:
-        """(staged path, committed path) of each file of a Batch."""
+        """The paths of the files of a Batch.
+
+        Args:
+            number: The number of the Batch.
+            record: The commit record of the Batch.
+            top: The sink's folder.
+
+        Returns:
+            (staged path, committed path) of each file.
+        """
         staged = self.staged / f"{number:010d}"
         return [
             (staged / file["staged"], self.hidden_file(number, file) if file.get("hidden") else top / file["name"])
@@ -82,7 +97,8 @@ class LineageFolder:
         return read_mark(self._mark)
 
     def write_mark(self, number: int) -> None:
-        """Like `write_mark`. Raises EnvironmentFault if the disk is full: the Batch is published again, which changes nothing."""
+        """Store the number of the last Batch whose files were all renamed; a lost number only costs a check of some files. Raises
+        EnvironmentFault if the disk is full: the Batch is published again, which changes nothing."""
         with explained(f"{self.path}: cannot record that batch {number} is complete"):
             write_mark(self._mark, number)
 
@@ -91,7 +107,7 @@ class LineageFolder:
         return self.path / "released"
 
     def read_released(self) -> tuple[int, int]:
-        """(Batch up to which files may have been deleted, Batch up to which they have been); -1 for none."""
+        """(last Batch whose files may have been deleted, last Batch whose files have been); -1 for none."""
         data = read_or_none(self._released)
         if data is None:
             return -1, -1
@@ -99,7 +115,7 @@ class LineageFolder:
         return body["released"], body["swept"]
 
     def write_released(self, released: int, swept: int) -> None:
-        """Store them durably."""
+        """Store the values of `read_released` durably."""
         replace(self._released, seal("released", 1, {"released": released, "swept": swept}))
 
     @property
@@ -109,19 +125,19 @@ class LineageFolder:
 
 
 def lineages_in(path: Path) -> list[LineageFolder]:
-    """All lineages that have written to a sink's folder."""
+    """The folders of all lineages that have written to a sink's folder."""
     internal = path / INTERNAL
     return [LineageFolder(internal / name) for name in sorted(names_in(internal)) if name != READERS and (internal / name).is_dir()]
 
 
 def read_mark(path: Path) -> int:
-    """The stored number; -1 if there is none. Raises OSError."""
+    """The number in the file; -1 if there is no file. Raises OSError."""
     data = read_or_none(path) or b""
     return int(data) if data.isdigit() else -1
 
 
 def write_mark(path: Path, number: int) -> None:
-    """Not durable: a lost mark only costs a check of some files. Raises OSError."""
+    """Store the number in the file. Not durable: a lost number only costs a check of some files. Raises OSError."""
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         draft.write_bytes(b"%d" % number)
@@ -133,10 +149,10 @@ def write_mark(path: Path, number: int) -> None:
 
 
 def remove_empty(folder: Path, top: Path) -> None:
-    """Delete the folder and its parents below `top`, as far as they are empty; `top` is kept."""
+    """Delete the folder and its parents below `top` that are empty; `top` is kept."""
     while folder != top:
         try:
             folder.rmdir()
         except OSError:
-            return  # another process was faster, or has put a file there
+            return  # another process deleted it first, or has created a file in it
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""`partition_by`: rows to folders, `country=DE/day=2026-01-01/`, named as in Hive and Spark.
+"""`partition_by`: the folders of rows, `country=DE/day=2026-01-01/`, named as in Hive and Spark.
 
 Null is `__HIVE_DEFAULT_PARTITION__`, and so is an empty text, for which readers have no folder.
 """
@@ -22,7 +22,8 @@ _PLAIN = ("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "
 
 
 class FolderRows(NamedTuple):
-    """Rows of one folder (with its `/`), their indexes in the batch, and the newest of their times in microseconds, for folders by time."""
+    """The rows of one folder. It contains the folder's name (with its `/`), the indexes of the rows in the batch, and the newest of their
+    times in microseconds since 1970, for folders by time."""
 
     folder: str
     rows: pa.RecordBatch
@@ -31,7 +32,8 @@ class FolderRows(NamedTuple):
 
 
 class Partitions:
-    """Splits batches of one schema. `rest` are the columns that stay in the files. Raises Refused for columns that cannot name folders."""
+    """Splits batches of one schema by folder. `rest` are the columns that stay in the files. Raises Refused for columns that cannot name
+    folders."""
 
     def __init__(self, schema: Schema, by: Sequence[str | TimePath]) -> None:
         columns = [part for part in by if isinstance(part, str)]
@@ -54,7 +56,7 @@ class Partitions:
         self._time = next((part for part in by if isinstance(part, TimePath)), None)
 
     def split(self, batch: pa.RecordBatch) -> Iterator[FolderRows]:
-        """The folders of the rows, and the rows in order, without the partition columns."""
+        """The rows of each folder, in order and without the partition columns."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -122,7 +124,7 @@ def escape(text: str) -> str:
 
 
 def folder_of(text: str | None) -> str:
-    """The name of a value's folder. A text equal to the name for null is escaped too, so that it is not read as null.
+    """The name of a value's folder. A text that equals the name for null is escaped too, so that it is not read as null.
 
     >>> folder_of("__HIVE_DEFAULT_PARTITION__")
     '%5F_HIVE_DEFAULT_PARTITION__'
@@ -133,7 +135,7 @@ def folder_of(text: str | None) -> str:
 
 
 def texts_of(values: pa.Array) -> pa.Array:
-    """Values of a column in the form of folder names, before escaping."""
+    """The values of a column in the form of folder names, before escaping."""
     import pyarrow as pa
 
     from scribengin.formats.json_out import iso_texts, plain_texts
@@ -142,7 +144,13 @@ def texts_of(values: pa.Array) -> pa.Array:
 
 
 def too_long(folder: str, *, most_name: int, most_path: int) -> str:
-    """Why a folder name is not valid anywhere, by the bytes of each part and of the whole; empty if it is valid."""
+    """Why a folder name is not valid in any file system or store; empty if it is valid.
+
+    Args:
+        folder: The folder, with its `/`.
+        most_name: The maximum size of each part, in bytes.
+        most_path: The maximum size of the whole, in bytes.
+    """
     longest = max(folder.split("/"), key=lambda name: len(name.encode()))
     for name, most in ((longest, most_name), (folder, most_path)):
         size = len(name.encode())

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 _LOOKED_AT = (20, 2000)
-"""number of Batches to search backwards; the second number if the first ones have no rows, because a filter may pass nothing for a long
+"""number of Batches to search backwards; the second number if the first ones have no rows, because a filter may drop all rows for a long
 time"""
 _FORMATS = {"parquet": "parquet", "jsonl": "json", "csv": "csv", "txt": "text"}
-"""by the suffix of a file, compressed or not"""
+"""suffix of a file, compressed or not → its format"""
 _YEAR = re.compile(rf"=.*(\d{{4}}|{NULL})")
-"""in the name of a folder by time, the first of those in a path"""
+"""matches the first folder name of a folder by time, which contains the year"""
 
 
 class Orphan(Protocol):
-    """Something at a place that no record names."""
+    """A file or object at a place that no record names."""
 
     @property
     def foreign(self) -> bool:
-        """Whether Scribengin did not write it."""
+        """True if Scribengin did not write it."""
 
 
 def found_besides(
@@ -72,15 +72,18 @@ def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, 
 
 
 def check_form(folder: Path, options: Mapping[str, Any], *, sink: str, decided: Sequence[str] = ()) -> None:
-    """Raise Refused if the newest rows in the folder went to files of another format, or to folders of other columns, than the next ones
-    would: no reader accepts both as one table. Another `path` of folders by time is allowed. Only names in commit records are used: no file
-    is read, and no data folder is listed.
+    """Check that the newest rows in the folder went to files of the same format, and to folders of the same columns, as the next ones will:
+    otherwise no reader accepts both as one table. Another `path` of folders by time is allowed. Only names in commit records are used: no
+    file is read, and no data folder is listed.
 
     Args:
-        folder: The sink's.
-        options: The sink's.
-        sink: Its id.
+        folder: The sink's folder.
+        options: The sink's options.
+        sink: The id of the sink.
         decided: The names of the newest files, if they are known: their Batch may not be published yet.
+
+    Raises:
+        Refused: The format or the folders differ.
     """
     name = next(iter(decided), None) or _newest_name(folder)
     base = (name or "").rpartition("/")[2]
@@ -96,7 +99,7 @@ def check_form(folder: Path, options: Mapping[str, Any], *, sink: str, decided: 
     if held != options["format"]:
         wrong.append(f"found format {held}, expected {options['format']}")
         again.append(f"`format: {held}`")
-    # the path of the time may change (see docs/segments.md): any begins with the year
+    # the path of the time may change (see docs/segments.md): each path begins with the year
     by_time = bool(times) and _YEAR.search("".join(folders[len(columns) : len(columns) + 1])) is not None
     if held_by != columns + times and not (by_time and held_by[: len(columns)] == columns):
         found, expected = (f"folders by {'/'.join(by)}" if by else "no folders" for by in (held_by, columns + times))
@@ -111,7 +114,7 @@ def check_form(folder: Path, options: Mapping[str, Any], *, sink: str, decided: 
 
 
 def _newest_name(folder: Path) -> str | None:
-    """The name of a file of the newest Batch with rows, searching lineages in the order of their claims."""
+    """The name of a file of the newest Batch with rows. The lineages are searched in the order of their claims, the newest first."""
     for id_ in lineages_newest_first(folder / INTERNAL / "owner.json"):
         commits = LineageFolder(folder / INTERNAL / id_).commits
         newest = commits.newest() or 0

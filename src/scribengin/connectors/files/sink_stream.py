@@ -1,4 +1,4 @@
-"""Writes of one task output to a files sink: staged files, one for each partition folder, and their write receipt."""
+"""The writes of one task output to a files sink: staged files, one for each partition folder, and their write receipt."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MAX_OPEN = 64
 file"""
 
 _MOST_NAME, _MOST_PATH = 255, 3000
-"""limits of file systems in bytes: for the name of a folder, and for a path below the sink's own"""
+"""limits of file systems, in bytes: of the name of a folder, and of a path below the sink's own"""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPlace:
-    """Where a task output is staged, and how its files will be named."""
+    """The place where a task output is staged, and the names of its files."""
 
     sink: str
     lineage: str
@@ -47,11 +47,11 @@ class StagedPlace:
 
     @property
     def doing(self) -> str:
-        """For messages."""
+        """The action, for messages."""
         return f'sink "{self.sink}" cannot stage in {self.folder}; no row of the batch is visible, and the batch is run again'
 
     def staged_name(self, nth: int) -> str:
-        """The name of the nth staged file; unique per attempt, and without a suffix that a reader would look for."""
+        """The name of the nth staged file. It is unique per attempt, and has no suffix that a reader would select."""
         return f"{self.unit:05d}-{self.attempt}-{nth:05d}"
 
     def final_name(self, folder: str, nth: int) -> str:
@@ -65,22 +65,23 @@ class SegmentRules:
     """How the files of a task output are written."""
 
     json: bool = False
-    """the encoders write JSON, and accept it too"""
+    """True if the encoders write JSON, and accept it too"""
     header: bool = False
-    """each file begins with the names of the columns"""
+    """True if each file begins with the names of the columns"""
     csv: tuple[str, ...] | None = None
-    """for CSV: everything that affects the bytes and is not in the name; files in which it differs are not merged"""
+    """for CSV: all settings that affect the bytes and are not in the name; files in which they differ are not merged"""
     most_bytes: int | None = None
     """a file of this size is finished, and another one started"""
     hidden_below: int | None = None
     """a smaller file stays hidden until the compactor has merged it"""
     closed_us: int | None = None
-    """a folder whose time ended by then is closed; so is one with a completion marker below `top`"""
+    """a folder whose time ended by then is closed, in microseconds since 1970; so is one with a completion marker below `top`"""
     refuses_late: bool = False
-    """rows for a closed folder are refused; otherwise they are hidden, and the compactor reopens it"""
+    """True if rows for a closed folder are refused; otherwise they are hidden, and the compactor reopens the folder"""
     top: Path | None = None
     delay_us: int | None = None
-    """write receipts record what their rows close, see `late_rows`; None: not needed"""
+    """how much newer than a folder's end rows must be to close it, in microseconds: write receipts then record what their rows close, see
+    `late_rows`; None: they record nothing"""
 
 
 class FilesSinkStream:
@@ -99,7 +100,7 @@ class FilesSinkStream:
         self.json_needs: tuple[str, ...] | None = () if rules.json and not partition_by else None
         self._rules = rules
         by = next((part for part in partition_by if isinstance(part, TimePath)), None)
-        # a marker only counts while it exists: a Batch that is run again after it was deleted may write rows that were refused before
+        # a marker counts only while it exists: if it was deleted, a Batch that is run again may write rows that were refused before
         self._late = LateRows(by, rules.closed_us, lambda folder: rules.top is not None and is_marked(rules.top, folder))
         self._place = place
         self._encoders = encoders
@@ -111,7 +112,7 @@ class FilesSinkStream:
         self._done: list[dict[str, Any]] = []
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows. Refused are rows that are too late for a closed folder, or whose folder has no valid name."""
+        """Stage the rows. Returns the rows that are too late for a closed folder, or whose folder has no valid name."""
         refused: list[Bad] = []
         with explained(self._place.doing):
             if self._partitions is None:
@@ -133,7 +134,7 @@ class FilesSinkStream:
         self,
         lines: bytes,
         rows: int,
-        columns: Mapping[str, pa.Array],  # noqa: ARG002 (none is asked for)
+        columns: Mapping[str, pa.Array],  # noqa: ARG002 (no columns are requested)
         ids: Sequence[str] | None = None,  # noqa: ARG002 (the contract's)
     ) -> Sequence[Bad]:
         """Stage rows that are JSON."""
@@ -182,7 +183,7 @@ class FilesSinkStream:
         return segment
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
-        """(reason, message), if the folder accepts no rows."""
+        """(reason, message) if the folder accepts no rows; None if it does."""
         if said := too_long(folder, most_name=_MOST_NAME, most_path=_MOST_PATH):
             return "too-large", said
         why = self._late.why_closed(folder) if self._rules.refuses_late else ""
@@ -251,7 +252,7 @@ class _Segment:
         return said
 
     def abort(self) -> None:
-        with suppress(Exception):  # an encoder may write its end to a full disk
+        with suppress(Exception):  # an encoder may write its end to a disk that is full
             self._encoder.close()
         with suppress(OSError):
             self._file.close()

@@ -72,16 +72,16 @@ if TYPE_CHECKING:
 
 
 _ENOUGH = 10
-"""number of JSON objects that are checked, which may omit nulls: in fewer objects a missing column may well be in the next one"""
+"""number of JSON objects that are checked. Objects may omit nulls: with fewer objects, the next one may well have a column that none had"""
 
 
 def _unknown(_offset: int) -> int | None:
-    """The number of a line after bytes whose lines were not counted."""
+    """The number of a line at a position that follows bytes whose lines were not counted: None, it is not known."""
     return None
 
 
 class FilesSource:
-    """Files of one format below one path; picklable."""
+    """A source of files of one format below one path; picklable."""
 
     _readers: type[FilesReader] = FilesReader
 
@@ -111,7 +111,7 @@ class FilesSource:
         self._tells_facts = bool({"file_time", "file_size"}.intersection(self._options["metadata"].values()))
 
     def resolve_schema(self) -> Schema:
-        """The declared columns; `value STRING` for text; a Parquet source may take them from its first file."""
+        """The declared columns; `value STRING` for text; for Parquet those of the first file if none are declared."""
         if self.schema is None:
             if self._format == "text":
                 from scribengin.formats.text import TEXT_SCHEMA
@@ -127,7 +127,7 @@ class FilesSource:
         return self.schema
 
     def _with_added(self, found: Schema) -> Schema:
-        """The columns including metadata columns. Raises SourceError if a file has a column of the same name."""
+        """The columns with the metadata columns. Raises SourceError if a file has a column of the same name."""
         own = {name.lower() for name in found.names}
         both = [name for name in self._options["metadata"] if name.lower() in own]
         if both:
@@ -173,25 +173,25 @@ class FilesSource:
         return FilesPacking(self._options["compression"])
 
     def check_first(self) -> None:
-        """Raises SourceError if the first file has so few of the columns that they would be null in every row, or lacks a key."""
+        """Check the first file. Raises SourceError if it has so few of the columns that they would be null in every row, or lacks a key."""
         path = next(self._present(), None)
         if path is not None:
             self.check_file(path, path.stat().st_size)
 
     def check_keys(self) -> None:
-        """Raises SourceError if a file of a lookup table lacks a column that the flow reads as a key."""
+        """Check the files of a lookup table. Raises SourceError if one lacks a column that the flow reads as a key."""
         for path in self._present() if self._keys else ():
             with suppress(OSError):  # the reader reports it, with the remedy
                 self._refuse(self._without_key(path, path.stat().st_size))
 
     def _present(self) -> Iterator[Path]:
-        """The existing non-empty files."""
+        """The existing files that are not empty."""
         discovery = Discovery(self._path, awaited=self._growing)
         paths = (discovery.root / path for path in discovery.changed() or ())
         return (path for path in paths if path.stat().st_size)
 
     def check_file(self, path: Path, size: int) -> None:
-        """The first bytes of that file."""
+        """Check a file of `size` bytes by its first bytes. Raises SourceError."""
         try:
             found = None if self._any_columns else self.unlike(path, size)
         except OSError:
@@ -206,7 +206,7 @@ class FilesSource:
             raise error
 
     def unlike(self, path: Path, size: int) -> Unlike | None:
-        """How that file differs from the flow's columns; None if it does not. Raises SourceError if it cannot be read."""
+        """How the file differs from the flow's columns; None if it does not. Raises SourceError if it cannot be read."""
         return self._unlike_schema(path, size) or self._without_key(path, size)
 
     def _unlike_schema(self, path: Path, size: int) -> Unlike | None:
@@ -231,7 +231,7 @@ class FilesSource:
         names = list(block.header or ())
         wrong = unlike_mapping(str(path), self._columns, names, self._keys)
         if wrong is not None:
-            # names as in the file: the cause may be the splitting of the header, and not a name
+            # the names as in the file: the cause may be the splitting of the header, not a name
             raw = Schema(tuple(replace(field, name=self._columns.get(field.name, field.name)) for field in asked.fields))
             way = csv_remedy(head, [self._columns.get(name, name) for name in names], raw, self._options)
             return replace(wrong, remedy=way, option="") if "delimiter" in way or "skip_lines" in way else wrong
@@ -242,7 +242,8 @@ class FilesSource:
         return replace(found, remedy=csv_remedy(head, names, own, self._options) or found.remedy)
 
     def _without_key(self, path: Path, size: int) -> Unlike | None:
-        """The difference if the file lacks a column that the flow reads as a key. For JSON, enough records must lack it."""
+        """The error for a file that lacks a column which the flow reads as a key; None if it has them all. For JSON, enough records must
+        lack it."""
         own = [name for name in self._own_schema().names if name in self._keys and name not in self._learned] if self._keys else []
         names = self._names_in(path, size) if own else []
         missing = next((name for name in own if name not in names), None)
@@ -254,7 +255,7 @@ class FilesSource:
         return without_key(str(path), missing, self._keys[missing], names, remedy)
 
     def _names_in(self, path: Path, size: int) -> list[str]:
-        """The columns of the file, if its start shows all of them; else none."""
+        """The columns of the file, if its start shows all of them; otherwise none."""
         if self._format in ("parquet", "avro"):
             return self._own_names(path) or []
         if self._format == "json":
@@ -282,7 +283,7 @@ class FilesSource:
         return block if isinstance(block, CsvBlock) else None
 
     def _in_folders(self, path: Path, names: Collection[str]) -> Unlike | None:
-        """Declared columns that are not in the file, but in the folder names."""
+        """The error for declared columns that are not in the file, but in the names of its folders."""
         own = self._own_schema()
         absent = [name for name in own.names if name in folders_in(str(path)) and name not in names]
         if not absent:
@@ -370,8 +371,8 @@ class FilesSource:
 
     @contextmanager
     def _located(self, root: Path, piece: FilePiece) -> Iterator[tuple[IO[bytes], Path, FilePiece]]:
-        """The file of the piece at its current place: open, as a path with its original name, and the piece of its content. It is compared
-        with the record before and after reading."""
+        """Open the file of a piece at its current place. Yields the open file, a path with its original name, and the piece of its content.
+        The file is compared with the record before and after reading."""
         path, trace = root / piece.path, piece.trace
         packing = self._packing()
         try:
@@ -409,7 +410,7 @@ class FilesSource:
 
     @contextmanager
     def _opened(self, path: Path, piece: FilePiece) -> Iterator[IO[bytes]]:
-        """The file, compared with its record before and after reading."""
+        """Open the file of a piece; it is compared with its record before and after reading."""
         try:
             with path.open("rb", buffering=0) as file:
                 self._compare(path, piece)
@@ -432,13 +433,13 @@ class FilesSource:
             yield DamageBlock(str(path), "wrong-format", unlike, 0, 1)
             return
         chunks: Iterator[bytes | Damage]
-        finder: Callable[[int], int | None] | None = None  # without it lines are counted on the way, from the start of a file
+        finder: Callable[[int], int | None] | None = None  # otherwise lines are counted while the file is read, from its start
         if compression != "none":
             start = 0
             chunks = read_compressed(file, compression)
         elif self._is_cut_by_lines:
             start = piece.start if piece.begins else range_start(file, piece.start, piece.end)
-            # JSON's decoder returns the number of lines in each block
+            # the decoder of JSON returns the number of lines in each block
             finder = LineFinder(path) if start or self._format == "json" else None
             chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
         else:
@@ -479,7 +480,7 @@ class FilesSource:
             yield from Cutter(str(path), max_record, finder, first_line, end).cut(marking_holes(chunks), offset)
 
     def _unlike(self, file: IO[bytes], piece: FilePiece, compression: str) -> str:
-        """See `why_unlike`; checked at the start of a file, and in each part of a growing one."""
+        """Why the content cannot be read, see `why_unlike`. It is checked at the start of a file, and in each part of a growing one."""
         if piece.start and not self._growing:
             return ""
         file.seek(0)
@@ -488,7 +489,7 @@ class FilesSource:
         return why_unlike(head, compression)
 
     def _json_cutter(self, file: str, head: bytes) -> JsonCutter | None:
-        """None for a file of lines."""
+        """The splitter for JSON that is not lines; None for a file of lines."""
         keys: tuple[str, ...] | None = None
         if self._records:
             keys = list_keys(self._records)
@@ -501,7 +502,7 @@ class FilesSource:
 
     @property
     def _whole_files(self) -> bool:
-        """True if no part of a file can be read by itself."""
+        """True if a file can only be read as a whole."""
         return self._format == "csv" or bool(self._multiline) or bool(self._records) or self._shape != "lines"
 
     @property
@@ -510,11 +511,11 @@ class FilesSource:
 
     @property
     def _is_cut_by_lines(self) -> bool:
-        """True if a range of a plain file can be read by its line feeds."""
+        """True if a range of a plain file can be found by its line feeds."""
         return self._is_utf_8 and self._line_end in ("auto", "lf")
 
     def _encoding_at(self, path: Path, start: int) -> str:
-        """The byte order of a file's bytes: after its start no mark shows it any more."""
+        """The encoding of the bytes from `start` on, with their byte order: after the start of a file no mark shows it any more."""
         if not start or unit_bytes(self._encoding) == 1:
             return self._encoding
         with path.open("rb", buffering=0) as file:
@@ -555,7 +556,7 @@ class FilesSource:
             yield CsvBlock(str(path), b"", start, dialect=cutter.dialect, header=cutter.header)
 
     def _names(self, header: bytes, path: Path) -> tuple[str, ...]:
-        """The flow's names of the columns. Raises SourceError if they cannot be determined, or a declared one is duplicated."""
+        """The flow's names of the columns in a header. Raises SourceError if they cannot be determined, or a declared one is duplicated."""
         names = self._mapped(self.header_cells(header, path))
         twice = [name for name in self._own_schema().names if names.count(name) > 1]
         if twice:
@@ -563,7 +564,7 @@ class FilesSource:
         return names
 
     def header_cells(self, header: bytes, path: Path) -> tuple[str, ...]:
-        """The names in the file. Raises SourceError if its quotes are not valid."""
+        """The names in the header, as in the file. Raises SourceError if its quotes are not valid."""
         text = header.decode("utf-8", "replace")
         cells = split_cells(text, replace(self._dialect, nulls=("",), quoted_null="never")) if text else []
         if cells is None:
@@ -596,7 +597,8 @@ class FilesSource:
         yield from read_piece(file, path, piece, self._own_schema(), self._learned)
 
     def _divide(self, path: Path, piece: FilePiece) -> list[FilePiece]:
-        """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole file."""
+        """Divide a finished file into pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole
+        file."""
         split = self._options["split"]
         if self._format == "parquet":
             from scribengin.connectors.files.parquet import divide_groups
@@ -612,7 +614,7 @@ class FilesSource:
         return pieces if len(pieces) == 1 or piece.start or self._has_lines(path) else [piece]
 
     def _has_lines(self, path: Path) -> bool:
-        """Whether a file matches its options, as far as its first bytes show: only then it can be split."""
+        """True if a file matches its options, as far as its first bytes show: only then can it be split."""
         with path.open("rb", buffering=0) as file:
             head = file.read(CHUNK_BYTES)
         if self._looks_for_line_end and line_end_of("auto", head[: 2**15]) not in (AUTO, LF):
@@ -656,7 +658,7 @@ class FilesSource:
         return start
 
     def _wide_lines_end(self, data: bytes, encoding: str) -> int:
-        """The same for units of two or four bytes."""
+        """The end of the last whole line in `data`, for encodings with units of two or four bytes."""
         mark = LINE_ENDS[self._line_end].mark.decode().encode(encoding)
         unit = unit_bytes(encoding)
         at = data.rfind(mark)

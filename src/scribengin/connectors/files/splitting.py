@@ -39,7 +39,14 @@ class Hole(NamedTuple):
     length: int
 
     def block(self, file: str, offset: int, line: int | None, find_line: Callable[[int], int | None] | None = None) -> DamageBlock:
-        """The text that reports it; `line` is the line that begins, or continues, after it."""
+        """The block that reports the hole.
+
+        Args:
+            file: The file.
+            offset: The position of the hole.
+            line: The number of the line that begins, or continues, after it; None if it is not known.
+            find_line: Finds the number on request.
+        """
         message = (
             f"{self.length} NUL bytes are not read: the file was truncated while its writer continued (as with copytruncate), or cut off "
             "by a crash"
@@ -52,7 +59,7 @@ _HOLE = re.compile(rb"\0{%d,}" % _HOLE_BYTES)
 
 
 def marking_holes(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage | Hole]:
-    """The same chunks, with a Hole for each run of NUL bytes that is not text. Costs one scan for NUL bytes."""
+    """The chunks, with a Hole for each run of NUL bytes that is not text. Costs one scan for NUL bytes."""
     held = 0  # NUL bytes at the end of the received bytes
     for chunk in chunks:
         if isinstance(chunk, Damage) or (not held and b"\0" not in chunk):
@@ -83,12 +90,12 @@ def _nulls(count: int) -> Iterator[bytes | Hole]:
 
 
 _COUNTED_BYTES = 2**18
-"""bytes at a time, which stay in a core's cache"""
+"""number of bytes that are counted at a time; they stay in a core's cache"""
 
 
 class LineFinder:
-    """Finds line numbers of an uncompressed file by counting line ends, only on request, continuing from the last request; uses known line
-    counts of blocks."""
+    """Finds line numbers of an uncompressed file by counting line ends, only on request. It continues from the last request, and uses known
+    line counts of blocks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -114,11 +121,11 @@ class LineFinder:
         return self._line
 
     def known(self, offset: int) -> int | None:
-        """The same if nothing has to be read for it; else None."""
+        """The number of the line that begins at `offset`, if nothing must be read for it; otherwise None."""
         return self._line if offset == self._offset else None
 
     def passed(self, block: LineBlock) -> None:
-        """Count the block, if it begins where the last count ended and its number of lines is known."""
+        """Count the lines of a block, if it begins where the last count ended and their number is known."""
         if block.offset == self._offset and block.known_lines is not None:
             self._offset += len(block.data)
             self._line += block.known_lines
@@ -138,8 +145,8 @@ class Cutter:
     """the line separator"""
 
     def cut(self, chunks: Iterable[bytes | Damage | Hole], offset: int) -> Iterator[LineBlock | DamageBlock]:
-        """`chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and discards the unfinished line; a
-        Hole ends a line."""
+        """Split a content. `chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and discards the
+        unfinished line; a Hole ends a line."""
         mark = self.end.mark
         line = None if self.find_line is not None else self.first_line
         rest = b""
@@ -250,13 +257,14 @@ class Cutter:
 
 @dataclass(frozen=True, slots=True)
 class CsvCutter(Cutter):
-    """The same for CSV, whose records may contain line ends. A quote that is not closed within `max_record` ends with its line."""
+    """Splits CSV into blocks of whole records, which may contain line ends. A quote that is not closed within `max_record` ends with its
+    line."""
 
     dialect: Dialect = RFC_4180
     header: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """The line separators are set by the dialect."""
+        """Take the line separator from the dialect."""
         object.__setattr__(self, "end", self.dialect.line_end)
 
     def _divided(self, rest: bytes, data: bytes) -> tuple[bytes, bytes]:
@@ -295,7 +303,7 @@ def _begun(data: bytes, mark: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Long:
-    """An overlong line: its start, its first bytes, and its length as far as it was read."""
+    """An overlong line: its start, its first bytes, and its length as far as it is read."""
 
     offset: int
     head: bytes
@@ -303,8 +311,8 @@ class _Long:
 
 
 def take_header(chunks: Iterator[bytes | Damage], dialect: Dialect) -> tuple[bytes, int, int, Iterator[bytes | Damage]]:
-    """The first record that is not a comment and not blank, without BOM and line end; the number of bytes and lines up to its end; and the
-    chunks after it."""
+    """Read the first record that is not a comment and not blank. Returns the record, without BOM and line end; the number of bytes and of
+    lines up to its end; and the chunks after it."""
     data = b""
     for chunk in chunks:
         if isinstance(chunk, Damage):
@@ -332,7 +340,16 @@ _HEADER_BYTES = 2**20
 
 
 def skip_lines(chunks: Iterator[bytes | Damage], count: int, end: LineEnd) -> tuple[int, Iterator[bytes | Damage]]:
-    """The number of bytes of the first lines, and the chunks after them."""
+    """Skip the first lines of a content.
+
+    Args:
+        chunks: The content.
+        count: The number of lines to skip.
+        end: The line separator.
+
+    Returns:
+        The number of bytes of these lines, and the chunks after them.
+    """
     skipped, data = 0, b""
     for chunk in chunks:
         if isinstance(chunk, Damage):
@@ -349,7 +366,7 @@ def skip_lines(chunks: Iterator[bytes | Damage], count: int, end: LineEnd) -> tu
 
 
 def in_utf_8(chunks: Iterable[bytes | Damage], encoding: str) -> Iterator[bytes | Damage]:
-    """The chunks of a file in that encoding, converted to UTF-8."""
+    """The chunks, which are in that encoding, converted to UTF-8."""
     transcode = Transcoder(encoding)
     for chunk in chunks:
         if isinstance(chunk, Damage):
@@ -359,7 +376,7 @@ def in_utf_8(chunks: Iterable[bytes | Damage], encoding: str) -> Iterator[bytes 
     yield transcode(b"", final=True)
 
 
-# The bytes of a file, or of a range of it, decompressed, in small chunks.
+# Reads the bytes of a file, or of a range of it, decompressed, in small chunks.
 
 
 CHUNK_BYTES = 2**18
@@ -379,7 +396,16 @@ def compression_of(path: str, option: str) -> str:
 
 
 def range_start(file: IO[bytes], start: int, end: int) -> int:
-    """The position of the first line that begins at or after `start` and before `end`; `end` if there is none."""
+    """The position of the first line that begins in a range.
+
+    Args:
+        file: The file.
+        start: The start of the range, in bytes.
+        end: The end of the range, exclusive.
+
+    Returns:
+        The position; `end` if no line begins in the range.
+    """
     if start == 0:
         return 0
     file.seek(start - 1)
@@ -396,8 +422,14 @@ def range_start(file: IO[bytes], start: int, end: int) -> int:
 
 
 def read_range(file: IO[bytes], start: int, end: int, size: int) -> Iterator[bytes]:
-    """The lines that begin from `start` to `end`; `start` is the beginning of a line. The last line is read to its end, at most to
-    `size`."""
+    """The lines that begin in a range.
+
+    Args:
+        file: The file.
+        start: The start of the range, in bytes; the beginning of a line.
+        end: The end of the range, exclusive.
+        size: The last line is read to its end, at most to this position.
+    """
     file.seek(start)
     at = start
     last = b""
@@ -418,7 +450,13 @@ def read_range(file: IO[bytes], start: int, end: int, size: int) -> Iterator[byt
 
 
 def read_bytes(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
-    """All bytes from `start` to `end`, whatever the line ends there."""
+    """The bytes of a range, whatever line ends it contains.
+
+    Args:
+        file: The file.
+        start: The start of the range, in bytes.
+        end: The end of the range, exclusive.
+    """
     file.seek(start)
     while start < end and (data := file.read(min(CHUNK_BYTES, end - start))):
         start += len(data)
@@ -426,7 +464,8 @@ def read_bytes(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
 
 
 def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damage]:
-    """All of a gzip, zstd or bzip2 file, with one or many members. If it is truncated or corrupt: the readable part, and a Damage."""
+    """The content of a gzip, zstd or bzip2 file with one or many members. If the file is truncated or corrupt: the readable part, and a
+    Damage."""
     make, errors = _decompressors(compression)
     decompressor = make()
     begun = False
@@ -470,8 +509,8 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
 
 
 class UnpackedFile:
-    """A compressed file presented as its content: it can be read from any position, by reading all that precedes it. It ends at the first
-    unreadable byte."""
+    """A compressed file presented as its content. It can be read from any position; everything before is then decompressed. It ends at the
+    first unreadable byte."""
 
     def __init__(self, file: IO[bytes], compression: str) -> None:
         self._file = file
@@ -512,8 +551,8 @@ class UnpackedFile:
 
 
 def _up_to_the_error(decompressor: Any, data: memoryview, given: int) -> Iterator[bytes]:
-    """The output of a gzip decompressor for `data` before it fails, which returns nothing from the call that fails: found by bisection, on
-    copies. Without the first `given` bytes."""
+    """The output of a gzip decompressor for `data` before it fails, without the first `given` bytes. The call that fails returns nothing,
+    so the output is found by bisection, on copies of the decompressor."""
     size = len(data)
     while size:
         attempt = decompressor.copy()
@@ -533,7 +572,7 @@ def _inflate(decompressor: Any, data: memoryview, compression: str) -> Iterator[
     """The decompressed `data`, in parts of bounded size; for zstd in one part, which is bounded as `data` is (see _ZSTD_STEP)."""
     if compression == "gzip":
         yield decompressor.decompress(data, CHUNK_BYTES)
-        # at the end it may return the bytes that follow, as `unused_data` does
+        # at the end the decompressor may return the bytes that follow, as `unused_data` does
         while decompressor.unconsumed_tail and not decompressor.eof:
             yield decompressor.decompress(decompressor.unconsumed_tail, CHUNK_BYTES)
         return
@@ -546,7 +585,8 @@ def _inflate(decompressor: Any, data: memoryview, compression: str) -> Iterator[
 
 
 _ZSTD_STEP = 2048
-"""compressed bytes at a time: a block of one repeated byte expands four bytes to 128 KiB, and the output size cannot be limited"""
+"""number of compressed bytes at a time: a block of one repeated byte expands four bytes to 128 KiB, and the output size cannot be
+limited"""
 
 
 def _decompressors(compression: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:

@@ -23,7 +23,8 @@ _MINUTE_US = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class TimePath:
-    """`path` as accepted by `path_fault`; `zone` is the time zone of the folder names."""
+    """The folders by time of a sink. `path` is a path that `path_fault` accepts; `column` is the column of the times; `zone` is the time
+    zone of the folder names."""
 
     column: str
     path: str
@@ -31,20 +32,20 @@ class TimePath:
 
     @staticmethod
     def of(section: Mapping[str, Any]) -> TimePath:
-        """From the form of `partition_by`."""
+        """Make it from the form of `partition_by`."""
         return TimePath(section["time"], section["path"], section.get("time_zone") or "UTC")
 
     def as_json(self) -> dict[str, str]:
-        """The form in a record, as `of` reads it."""
+        """The form in a record, which `of` reads."""
         return {"time": self.column, "path": self.path, "time_zone": self.zone}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that readers see in the folders."""
+        """The columns that readers see in the folder names."""
         return tuple(segment.partition("=")[0] for segment in self.path.split("/"))
 
     def folders(self, values: pa.Array) -> pa.Array:
-        """The folder of each timestamp, with its `/`; null's too."""
+        """The folder of each timestamp, with its `/`; also that of null."""
         import pyarrow as pa
 
         moments = values.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
@@ -92,7 +93,7 @@ class TimePath:
                 case _:
                     local += (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1))[len(rest) - 2]
             ends = [local.replace(tzinfo=ZoneInfo(self.zone), fold=fold) - _EPOCH for fold in (0, 1)]
-        except (ValueError, OverflowError):  # a name that looks like one of ours, but is not a valid date
+        except (ValueError, OverflowError):  # a name that has the form of a folder, but not a valid date
             return None
         return max(end // timedelta(microseconds=1) for end in ends)
 
@@ -111,8 +112,8 @@ class TimePath:
 def path_fault(path: str) -> tuple[str, str] | None:
     """What is wrong with a path, and the remedy; None if it is valid.
 
-    >>> path_fault("dt=%Y-%m-%d/hour=%H"), path_fault("hour=%H") (None, ('has %H and no %Y: different times would share one folder', 'begin
-    with the year, as in dt=%Y-%m-%d/hour=%H'))
+    >>> path_fault("dt=%Y-%m-%d/hour=%H"), path_fault("hour=%H")
+    (None, ('has %H and no %Y: different times would share one folder', 'begin with the year, as in dt=%Y-%m-%d/hour=%H'))
     """
     example = "as in dt=%Y-%m-%d/hour=%H"
     for found in _DIRECTIVE.findall(path):

@@ -1,4 +1,5 @@
-"""Groups: several interchangeable places as one sink, or as the channel of one edge. `catalog` uses this if a node's Place has members."""
+"""Groups: several interchangeable places as one sink, or as the channel of one edge. `catalog` uses this package if a node's context has
+members."""
 
 from __future__ import annotations
 
@@ -14,14 +15,26 @@ __all__ = ["make_sink", "make_source"]
 
 
 def make_source(type_: str, place: ConnectorContext, open_: Callable[[str, ConnectorContext], Any]) -> SourceConnector:
-    """The source that reads from all members; `open_` opens that of one member."""
+    """The source that reads from all members of a group.
+
+    Args:
+        type_: The type of the members.
+        place: The context of the node.
+        open_: Opens the source of one member.
+    """
     from scribengin.connectors.group.source import GroupSource
 
     return GroupSource(place, {name: open_(type_, each) for name, each in _members(place)})
 
 
 def make_sink(type_: str, place: ConnectorContext, open_: Callable[[str, ConnectorContext], Any]) -> SinkConnector:
-    """The sink that gives each Batch to one member; `open_` opens that of one member."""
+    """The sink that gives each Batch to one member of a group.
+
+    Args:
+        type_: The type of the members.
+        place: The context of the node.
+        open_: Opens the sink of one member.
+    """
     from scribengin.connectors.abilities import refuses_rows
     from scribengin.connectors.group.sink import GroupSink, OfferingGroupSink
 
@@ -30,7 +43,8 @@ def make_sink(type_: str, place: ConnectorContext, open_: Callable[[str, Connect
 
 
 def _members(place: ConnectorContext) -> list[tuple[str, ConnectorContext]]:
-    """A staged sink for each member, for any delivery: a member of Spark's own sink cannot report which Batches it has."""
+    """The name and context of each member. A member is always a staged sink, whatever the delivery: one of Spark's own sinks could not
+    report which Batches it has."""
     common = replace(place, members=(), delivery="exactly_once")
     return [
         (

@@ -1,5 +1,5 @@
-"""What a sink, or the source of a channel, must additionally support to be a member of a group, and the interface of a group's sink for the
-engine.
+"""The requirements for members of a group, beyond those for sinks and for sources of a channel, and the interface between a group's sink
+and the engine.
 
 A Batch's member is stored in its decision record, and never changes: the Batch is published there and nowhere else. So the sink of a group
 names the member of a Batch *before* the Batch runs (`ChainedSink.behind`), and the executors stage with that member's own sink: staged data
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.group.health import MemberOverrides, MemberSeen
 
 DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
-"""errors of a place that cannot accept writes now; any other error means data at risk, or a mistake"""
+"""errors of a place that cannot accept writes now; any other error means that data is at risk, or a mistake"""
 
 
 class MemberSink(StagingSink, Protocol):
@@ -28,42 +28,55 @@ class MemberSink(StagingSink, Protocol):
     `CountingSink` or a `BufferingSink`."""
 
     def check_ready(self, *, claimed: bool) -> None:
-        """Driver side, before each Batch: raises one of DOWN if the place would not accept one now. Takes at most seconds. `claimed`: this
-        flow's claim must exist there; otherwise the place is not the same as before (a disk that is not mounted)."""
+        """Check that the place would accept a Batch now. Runs in the driver before each Batch, and takes at most seconds. Raises one of
+        DOWN.
+
+        Args:
+            claimed: The flow's claim must exist there; otherwise it is another place than before, such as a disk that is not mounted.
+        """
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Like `SinkConnector.audit`. `since`: the Batch from which on `decided` names all Batches of this member; None as in
-        `SinkConnector`."""
+        """Like `SinkConnector.audit`.
+
+        Args:
+            lineage: The lineage.
+            decided: The decisions for this member, in order.
+            since: The Batch from which on `decided` contains all Batches of this member; None: as in `SinkConnector`.
+        """
 
 
 class MemberSource(SourceConnector, Protocol):
     """A channel's source that can be a member."""
 
     def check_ready(self, *, begun: bool) -> None:
-        """Raises Unreachable or EnvironmentFault if the place is unavailable now. `begun`: rows were read there before."""
+        """Check that the place is available now. Raises Unreachable or EnvironmentFault.
+
+        Args:
+            begun: Rows were read there before.
+        """
 
 
 class FinishingReader(SourceReader, Protocol):
-    """A reader that, with `final`, may find less than the existing data."""
+    """A reader that may return less than the existing data even with `final`."""
 
     def finish(self) -> None:
-        """All that it found is complete: raises Unreachable if that is not all of the existing data."""
+        """Called at the end of a run with `final`: raises Unreachable if not all of the existing data was returned."""
 
 
 class ChoosingSink(ChainedSink, Protocol):
     """The sink of a group. `behind` names the member of a Batch: `{"member", "cost", "why", "behind": the member's own value}`."""
 
     turns: Callable[[], MemberOverrides]
-    """settings of the group that operators change while it runs, read before each Batch"""
+    """returns the settings of the group that operators change while it runs; read before each Batch"""
 
     def members(self) -> tuple[MemberSeen, ...]:
         """The state of each member; thread-safe."""
 
     def chosen(self, behind: Mapping[str, Any]) -> StagingSink:
-        """The sink with which the Batch is staged."""
+        """The sink that stages the Batch."""
 
     def blame(self, behind: Mapping[str, Any], error: Exception) -> None:
-        """A Batch for the member failed with `error`: raises Unreachable, from it, if the member does not answer any more."""
+        """A Batch for the member failed with `error`: raise Unreachable, caused by it, if the member does not answer any more."""
 
 
 def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:

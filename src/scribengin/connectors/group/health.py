@@ -1,4 +1,4 @@
-"""Selects a member of a group: of the answering members, one with the lowest cost, equal ones in rotation.
+"""Selects a member of a group: among the available members one with the lowest cost, equal ones in rotation.
 
 A failed member is left out for a while, which doubles with every failure; then it is *half-open*: it is used once, and the result decides
 whether it is healthy. No I/O, no clock: the caller passes the time, in seconds of any monotonic clock.
@@ -6,7 +6,7 @@ whether it is healthy. No I/O, no clock: the caller passes the time, in seconds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of what workers tell
+from collections.abc import Mapping  # noqa: TC003 (msgspec reads the annotations of workers' reports)
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
@@ -17,7 +17,8 @@ MOST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class MemberOverrides:
-    """Settings of a group by operators while it runs: member → its new cost; member → the reason for which it is disabled."""
+    """The settings of a group that operators change while it runs. `costs`: member → its new cost; `out`: member → the reason for which it
+    is disabled."""
 
     costs: Mapping[str, float] = field(default_factory=dict)
     out: Mapping[str, str] = field(default_factory=dict)
@@ -25,8 +26,8 @@ class MemberOverrides:
 
 @dataclass(frozen=True, slots=True)
 class MemberSeen:
-    """The state of a member in its sink. `failed`: it does not answer, is left out, and retried in `again_s` seconds; `out`: an operator
-    disabled it. `reason` explains either. `batches` is the number of Batches that this process sent there."""
+    """The state of a member as its sink reports it. `state`: `failed`: it does not answer, is left out, and is retried in `again_s`
+    seconds; `out`: an operator disabled it. `reason` explains either. `batches` is the number of Batches that this process sent there."""
 
     member: str
     cost: float
@@ -42,7 +43,7 @@ class MemberSeen:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`probe`: the member is half-open; `why`: for people, and for the record."""
+    """A selected member. `probe`: the member is half-open; `why`: the reason, for people and for the decision record."""
 
     member: str
     cost: float
@@ -52,7 +53,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """A member that is left out for another `again_s` seconds; 0 if it may be tried."""
+    """A member that is left out for another `again_s` seconds; 0 if it may be tried now."""
 
     member: str
     reason: str
@@ -67,13 +68,13 @@ class _State:
     wait_s: float = 0.0
     until_s: float = 0.0
     probed: bool = False
-    """half-open, and in use"""
+    """True while the half-open member is in use"""
     out: str = ""
     """the reason for which it is disabled; empty while it is enabled"""
 
 
 class GroupHealth:
-    """The members of one group, in the file's order. `costs`: member → cost."""
+    """The health of the members of one group, in the order of the file. `costs`: member → cost."""
 
     def __init__(self, costs: Mapping[str, float]) -> None:
         self._states = {member: _State(cost) for member, cost in costs.items()}
@@ -81,7 +82,7 @@ class GroupHealth:
         self._last = ""
 
     def heed(self, turns: MemberOverrides) -> None:
-        """Apply the settings. Invalid costs and unknown members are ignored; if all members are disabled, none is."""
+        """Apply the operators' settings. Invalid costs and unknown members are ignored; if all members are disabled, none is."""
         for member, state in self._states.items():
             cost = turns.costs.get(member, 0.0)
             state.cost = cost if isfinite(cost) and cost > 0 else self._costs[member]
@@ -90,8 +91,8 @@ class GroupHealth:
             state.out = "" if whole or member not in turns.out else turns.out[member] or "it was disabled by an operator"
 
     def choose(self, now_s: float) -> Choice | None:
-        """The member for the next Batch; None if all are left out. The result of a probe must be reported, otherwise it is offered again
-        only after the same time as before."""
+        """Select the member for the next Batch; None if all are left out. The result of a probe must be reported: otherwise the member is
+        offered again only after the same time as before."""
         order = self._in_turn()
         open_ = [member for member in order if not self._states[member].out and self.is_open(member, now_s)]
         if not open_:
@@ -111,15 +112,15 @@ class GroupHealth:
         return not state.reason or now_s >= state.until_s
 
     def is_healthy(self, member: str) -> bool:
-        """False from a failure until a success."""
+        """True unless the member has failed since its last success."""
         return not self._states[member].reason
 
     def cost(self, member: str) -> float:
-        """Its current cost; 0 for an unknown member."""
+        """The member's current cost; 0 for an unknown member."""
         return self._states[member].cost if member in self._states else 0.0
 
     def has_turn(self, member: str) -> bool:
-        """False for a disabled or unknown member."""
+        """True for a known member that is not disabled."""
         return member in self._states and not self._states[member].out
 
     def seen(self, now_s: float, batches: Mapping[str, int]) -> tuple[MemberSeen, ...]:
@@ -132,13 +133,19 @@ class GroupHealth:
         return tuple(found)
 
     def succeeded(self, member: str) -> None:
-        """Mark it healthy."""
+        """Mark the member as healthy."""
         state = self._states[member]
         state.reason, state.wait_s, state.until_s, state.probed = "", 0.0, 0.0, False
 
     def failed(self, member: str, now_s: float, reason: str) -> None:
-        """Leave it out: for FIRST_S, after a probe for twice as long as before, at most for MOST_S. The time of a member that is already
-        left out is not extended."""
+        """Leave the member out: for FIRST_S, after a failed probe for twice as long as before, at most for MOST_S. The time of a member
+        that is already left out is not extended.
+
+        Args:
+            member: The member.
+            now_s: The current time, in seconds.
+            reason: The reason of the failure, for people.
+        """
         state = self._states[member]
         if not state.reason or state.probed or now_s >= state.until_s:
             state.wait_s = min(2 * state.wait_s, MOST_S) if state.wait_s else FIRST_S
@@ -146,7 +153,7 @@ class GroupHealth:
         state.reason, state.probed = reason or "it failed", False
 
     def took(self, member: str) -> None:
-        """It was used last, before this process started: the next one in rotation follows it."""
+        """Record that the member was the last one used before this process started: the rotation continues after it."""
         if member in self._states:
             self._last = member
 

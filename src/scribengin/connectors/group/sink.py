@@ -48,7 +48,15 @@ if TYPE_CHECKING:
 def audit_members(
     sinks: Mapping[str, MemberSink], decided: Iterable[Decided], *, lineage: str, member_of: Callable[[Decided], str]
 ) -> Iterator[Published]:
-    """See `Sink.audit`. The decisions are read once and may be many: each member's part waits in an unnamed temporary file."""
+    """Audit all members, and merge the results in the order of the Batches. The decisions are read once and may be many: each member's part
+    is kept in an unnamed temporary file.
+
+    Args:
+        sinks: Member → its sink.
+        decided: The decisions, in order.
+        lineage: The lineage.
+        member_of: Returns the member of a decision.
+    """
     with ExitStack() as stack:
         parts: dict[str, IO[bytes]] = {name: stack.enter_context(TemporaryFile()) for name in sinks}
         first: int | None = None
@@ -77,13 +85,14 @@ def _read(file: IO[bytes]) -> Iterator[Decided]:
 
 
 class GroupSink:
-    """See `contract.ChoosingSink`. Stays in the driver: executors get the chosen member's sink. `sinks`: member → its sink."""
+    """The sink of a group, see `contract.ChoosingSink`. Stays in the driver: executors get the chosen member's sink. `sinks`: member → its
+    sink."""
 
     def __init__(self, place: ConnectorContext, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         self.node = place.node
         self.exactly_once = all(sink.exactly_once for sink in sinks.values())
         self.turns: Callable[[], MemberOverrides] = MemberOverrides
-        """settings of the group by operators, read before each Batch"""
+        """returns the operators' settings of the group; read before each Batch"""
         self._sinks = dict(sinks)
         self._work = place.work
         self._health = GroupHealth({name: cost for name, cost, _ in place.members})
@@ -95,7 +104,7 @@ class GroupSink:
         self._ready: set[str] = set()
         """members that this process has claimed and cleaned up"""
         self._owed: Decided | None = None
-        """decided before this process started, and not published yet, because its member was unavailable"""
+        """a Batch that was decided before this process started, and is not published yet because its member was unavailable"""
         self._last = ""
         self._told: list[str] = []
         if all(map(finds_unaccounted, self._sinks.values())):
@@ -104,8 +113,8 @@ class GroupSink:
     # --- the start ---
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim every member's place; an unavailable member is claimed when it is first used. With `adopt` all must answer: a member that
-        was left out would refuse the new lineage later."""
+        """Claim every member's place; an unavailable member is claimed when it is first used. With `adopt` all members must answer: a
+        member that was left out would refuse the new lineage later. Raises Unreachable then."""
         self._claim, self._before, self._owed = (owner, lineage), None, None
         self._ready.clear()
         for name in self._sinks:
@@ -128,7 +137,8 @@ class GroupSink:
                 sink.check_place()
 
     def unlike(self, schema: Schema) -> list[str]:
-        """See ComparingSink: checks the members that answer. Others are checked before their first Batch."""
+        """See ComparingSink: compares the columns of the members that answer. The columns of the others are compared before their first
+        Batch."""
         found = []
         for name, sink in self._sinks.items():
             try:
@@ -139,7 +149,7 @@ class GroupSink:
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision at its member, and delete leftovers of older Batches at all members that answer. Raises Unreachable
-        if the newest Batch's member is unavailable and may not have it: then that Batch is still pending, and precedes any other."""
+        if that member is unavailable and may not have the Batch: the Batch is then still pending, and precedes any other."""
         self._before = before
         mine = "" if decided is None else str(decided.behind.get("member"))
         self._last = mine
@@ -156,7 +166,7 @@ class GroupSink:
     # --- a Batch ---
 
     def behind(self, units: int) -> Mapping[str, Any]:  # noqa: ARG002 (a Batch to a group commits as a whole)
-        """The member of the next Batch, after checking that it answers. Raises Unreachable if none does."""
+        """Choose the member of the next Batch, and check that it answers. Raises Unreachable if none does."""
         if self._owed is not None:
             self.publish(self._owed)
         self._health.heed(self.turns())
@@ -184,7 +194,7 @@ class GroupSink:
         )
 
     def chosen(self, behind: Mapping[str, Any]) -> MemberSink:
-        """The member's sink."""
+        """The sink of the chosen member."""
         return self._sinks[behind["member"]]
 
     def blame(self, behind: Mapping[str, Any], error: Exception) -> None:
@@ -208,7 +218,7 @@ class GroupSink:
         self._batches[self._last] = self._batches.get(self._last, 0) + 1
 
     def upkeep(self) -> list[str]:
-        """See `BufferingSink`: reports which member Batches go to from now on, and why, and the members' own sentences."""
+        """See `BufferingSink`. Reports to which member Batches go from now on, and why; and the members' own sentences."""
         told, self._told = self._told, []
         for name, sink in self._sinks.items():
             told += [f"member {name}: {sentence}" for sentence in sink.upkeep()] if buffers_batches(sink) else []
@@ -245,13 +255,13 @@ class GroupSink:
         return list(sums.values())
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Clear every member; all are checked before anything is deleted."""
+        """Clear every member; all members are checked before anything is deleted."""
         found = [sink.clear(owner=owner, flow=flow, dry_run=True) for sink in self._sinks.values()]
         return sum(found) if dry_run else sum(sink.clear(owner=owner, flow=flow) for sink in self._sinks.values())
 
     def release(self, *, lineage: str, through: int) -> None:
-        """For a channel in folders: let every member delete what all readers have acknowledged; repeated for an unavailable member, whose
-        error is raised at the end."""
+        """For a channel in folders: let every member delete the files that all readers have acknowledged. The error of an unavailable
+        member is raised at the end; the call is repeated later."""
         missed: list[Exception] = []
         for name, sink in self._sinks.items():
             if self._is_claimed(name):
@@ -266,8 +276,8 @@ class GroupSink:
     # --- pieces ---
 
     def _at_its_member(self, decided: Decided, act: Callable[[MemberSink], None], *, publishes: bool = True) -> None:
-        """Run `act`, which publishes, or precedes that. Raises if the member is unavailable or disabled, unless the Batch is known to be
-        complete."""
+        """Run `act` with the sink of the Batch's member. `publishes`: `act` publishes the Batch; False if it precedes that. Raises if the
+        member is unavailable or disabled, unless the Batch is known to be complete."""
         through = self._was_published(decided)
         name = str(decided.behind.get("member")) if through else self._member_of(decided)
         if name in self._sinks:
@@ -296,12 +306,12 @@ class GroupSink:
             self._owed = None
 
     def _away(self, name: str, error: Exception) -> Exception | None:
-        """Why the member cannot accept the Batch; None if it answers, and its error stands for itself."""
+        """Why the member cannot accept the Batch; None if the member answers: then `error` is the cause."""
         if isinstance(error, FencedError):
             return None
         if not isinstance(error, StateError):
             return error
-        # a folder that disappears during renames looks as if its files were missing; only an existing one can report that
+        # a folder that disappears during renames looks as if its files were missing; only an existing folder can prove that they are
         try:
             self._sinks[name].check_ready(claimed=self._is_claimed(name))
         except DOWN as away:
@@ -309,7 +319,8 @@ class GroupSink:
         return None
 
     def _make_ready(self, name: str, *, adopt: bool = False) -> None:
-        """Check the member; claim and clean it up if this process has not yet. Raises one of DOWN, or an error that must not be ignored."""
+        """Check the member, and claim and clean it up if this process has not done so. Raises one of DOWN, or an error that must not be
+        ignored."""
         sink = self._sinks[name]
         sink.check_ready(claimed=self._is_claimed(name))
         if name in self._ready:
@@ -320,13 +331,13 @@ class GroupSink:
         if (mark := self._mark(name)) is not None:
             put_if_absent(mark, b"")
         if self._before is not None:
-            # staged data of a pending Batch there is not a leftover
+            # staged data of the pending Batch is not a leftover
             before = self._before if self._owed is None else min(self._before, self._owed.batch.number)
             sink.recover(None, lineage=lineage, before=before)
         self._ready.add(name)
 
     def _mark(self, name: str) -> Path | None:
-        """A file that records that the member was claimed once."""
+        """The file that records that the member was claimed once."""
         return None if self._work is None else self._work / f"{name}.claimed"
 
     def _is_claimed(self, name: str) -> bool:
@@ -334,7 +345,7 @@ class GroupSink:
         return mark is not None and mark.exists()
 
     def _note_published(self, decided: Decided) -> None:
-        """Not durable: if it is lost, the next process waits until the member itself reports the claim."""
+        """Store which Batch is complete. Not durable: if it is lost, the next process waits until the member itself reports the Batch."""
         if self._work is not None:
             make_folder(self._work)
             draft = self._work / f".published.{uuid4().hex}"
@@ -342,7 +353,7 @@ class GroupSink:
             draft.replace(self._work / "published")
 
     def _was_published(self, decided: Decided) -> bool:
-        """True if that Batch is known to be complete, so that an unavailable member need not be asked."""
+        """True if the Batch is known to be complete, so that no request to an unavailable member is needed."""
         return self._work is not None and read_or_none(self._work / "published") == _published(decided)
 
     def _lost(self, name: str, error: Exception) -> None:
@@ -358,7 +369,7 @@ class GroupSink:
         self._told.append(f"sink {self.node}: since {time_of_day} UTC Batches go to member {name} (cost {cost}) instead of {before}: {why}")
 
     def _member_of(self, decided: Decided) -> str:
-        """Raises Refused if the Batch was decided for a member that does not exist now."""
+        """The member that the Batch was decided for. Raises Refused if it is not in the group now."""
         name = decided.behind.get("member")
         number = decided.batch.number
         if name is None:
@@ -380,14 +391,14 @@ class GroupSink:
 
 
 class OfferingGroupSink(GroupSink):
-    """For members that accept or refuse rows one by one, after the decision. See OfferingSink."""
+    """The sink of a group whose members accept or refuse rows one by one, after the decision. See OfferingSink."""
 
     def __init__(self, place: ConnectorContext, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(place, sinks, now=now)
         self.on_error = place.on_error
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
-        """Offer at the member that the decision names. Raises Unreachable if it is unavailable."""
+        """Offer the rows to the member that the decision names. Raises Unreachable if it is unavailable."""
 
         def refused(refusal: RefusedRow) -> None:
             try:
@@ -406,7 +417,7 @@ class OfferingGroupSink(GroupSink):
 
 
 class _OfARow(Exception):
-    """`error` is about a row that a member refused, and says nothing about the member's health."""
+    """Wraps an `error` about a row that a member refused, which does not depend on the member's health."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -423,5 +434,5 @@ def _published(decided: Decided) -> bytes:
 
 
 def _inner(decided: Decided) -> Decided:
-    """The part of the decision for the member itself."""
+    """The decision as the member itself needs it."""
     return replace(decided, behind=decided.behind["behind"])

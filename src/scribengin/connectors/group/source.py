@@ -1,7 +1,8 @@
-"""The channel of an edge with a group: rows are read from every member, each member's rows in their own order.
+"""The source of a channel of an edge with a group: rows are read from every member, each member's rows in their own order.
 
-A stream names its member: its label begins with the member's name, its place is `{"member": …, "of": the member's own place}`. So the
-position in each member is in the source's log like any other. An unavailable member is waited for while the others continue.
+A stream names its member: its label begins with the member's name, and its place is `{"member": …, "of": the member's own place}`. So the
+position in each member is in the source's log like any other. The source waits for an unavailable member while it continues with the
+others.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 _DIVIDED = ("max_files", "max_bytes", "max_rows")
 _PASSES = (*DOWN, SourceError)
-"""a SourceError is ignored if the member is found to be unavailable; otherwise it is a real error"""
+"""errors after which the member is checked: a SourceError of an unavailable member is not a real error"""
 
 
 class GroupSource:
-    """Picklable. `sources`: member → the source that reads there."""
+    """The source of a group. Picklable. `sources`: member → the source that reads from it."""
 
     handed_over = True
 
@@ -45,15 +46,15 @@ class GroupSource:
         return self._any.resolve_schema()
 
     def decoder(self) -> Decoder:
-        """Of any member's blocks."""
+        """A decoder for the blocks of any member."""
         return self._any.decoder()
 
     def reader(self) -> GroupReader:
-        """Makes no request to a member."""
+        """A fresh reader; this makes no request to a member."""
         return GroupReader(self.node, self._sources)
 
     def read(self, stream: SourceStream) -> Iterator[Block]:
-        """The member's blocks of its stream. Raises Unreachable if it is unavailable."""
+        """The blocks of a stream, from its member. Raises Unreachable if the member is unavailable."""
         name = stream.place["member"]
         source = self._member(name)
         try:
@@ -80,7 +81,7 @@ class GroupSource:
 
 
 class GroupReader:
-    """A reader for each member that was available, and the log entries of the other members. `now` returns seconds."""
+    """The readers of the members that were available, and the log entries of the others. `now` returns seconds of a monotonic clock."""
 
     def __init__(self, node: str, sources: Mapping[str, MemberSource], *, now: Callable[[], float] = time.monotonic) -> None:
         self._node = node
@@ -89,7 +90,7 @@ class GroupReader:
         self._health = GroupHealth(dict.fromkeys(sources, 1.0))
         self._readers: dict[str, SourceReader] = {}
         self._logged: dict[str, list[list[SourceStream]]] = {name: [] for name in sources}
-        """entries that wait for a reader"""
+        """member → log entries that its reader has not applied yet, because there is no reader"""
         self._begun: set[str] = set()
         """members whose rows were handed out"""
         self._gone: set[str] = set()
@@ -113,7 +114,7 @@ class GroupReader:
                     self._told.append(f"{self._node}: member {name} is not in the group any more: its unread rows are not read")
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next streams of every member that answers; the limits are shared among them."""
+        """The next streams of every member that answers; the limits are divided among the members."""
         share = _share(limits, len(self._sources))
         found: list[SourceStream] = []
         left = []
@@ -122,7 +123,7 @@ class GroupReader:
                 found += self._split(name, share, final=final)
             else:
                 left.append(name)
-        if final and not found:  # this is the end: no member is skipped without a check
+        if final and not found:  # at the end of the data every member is checked
             for name in left:
                 found += self._split(name, share, final=final)
         return found
@@ -176,7 +177,7 @@ class GroupReader:
                 reader.committed(part, query=query)
 
     def hold(self, streams: Sequence[SourceStream]) -> None:
-        """See HoldingReader; for members with an open reader."""
+        """See HoldingReader; applies to members with an open reader."""
         for name, reader in self._readers.items():
             if holds_back(reader):
                 reader.hold([_own(stream) for stream in streams if stream.place["member"] == name])
@@ -195,7 +196,7 @@ class GroupReader:
         return Backlog(**sums, oldest_s=max(ages, default=None), more=any(each.more for each in known))
 
     def measure(self) -> Backlog:
-        """See `MeasuringReader`; for available members that support it. The backlog of the others is unknown."""
+        """See `MeasuringReader`. Measures the available members that support it; the backlog of the others is unknown."""
         for name in self._sources:
             try:
                 if measures_backlog(reader := self._opened(name)):
@@ -205,7 +206,7 @@ class GroupReader:
         return self.backlog()
 
     def notices(self) -> list[str]:
-        """Notices of all members, and which became unavailable or available."""
+        """The notices of all members, and which members became unavailable or available."""
         told, self._told = self._told, []
         for name, reader in self._readers.items():
             told += [f"member {name}: {sentence}" for sentence in reader.notices()]
@@ -232,7 +233,7 @@ class GroupReader:
             reason = away(source, error, begun=name in self._begun)
             if reason is None:
                 raise
-            # its reader may count streams as handed out that it has not returned: only a fresh one, with the log applied, is reliable
+            # the reader may count streams as handed out that it has not returned: only a fresh one, with the log applied, is reliable
             raise Unreachable(
                 f'source "{self._node}": member "{name}" became unavailable: {text_of(reason)}',
                 remedy="the query restarts automatically, and continues with the other members",
@@ -246,7 +247,7 @@ class GroupReader:
         return [_of(name, stream) for stream in streams]
 
     def _opened(self, name: str) -> SourceReader:
-        """The member's reader, with all its log entries applied."""
+        """The member's reader, with all its log entries applied; opened when it is first needed."""
         if name not in self._readers:
             source = self._sources[name]
             source.check_ready(begun=name in self._begun)
@@ -257,7 +258,16 @@ class GroupReader:
 
 
 def away(source: MemberSource, error: Exception, *, begun: bool = True) -> Exception | None:
-    """Why the member does not answer; None if it does, and `error` stands for itself."""
+    """Why the member does not answer.
+
+    Args:
+        source: The member's source.
+        error: The error of the call that failed.
+        begun: Rows were read from the member before.
+
+    Returns:
+        The error that shows that the member is unavailable; None if it answers: then `error` is the cause.
+    """
     if isinstance(error, DOWN):
         return error
     try:
@@ -268,7 +278,7 @@ def away(source: MemberSource, error: Exception, *, begun: bool = True) -> Excep
 
 
 def _own(stream: SourceStream) -> SourceStream:
-    """The member's own streams."""
+    """The stream as the member itself handed it out."""
     member: str = stream.place["member"]
     return replace(stream, label=stream.label.removeprefix(f"{member}:"), place=stream.place["of"])
 

@@ -24,18 +24,18 @@ _BUFFER_BYTES = 2**20
 
 
 class HdfsPath(RemotePath):
-    """See RemotePath. Requests to its NameNode use the user in HADOOP_USER_NAME and the settings in HADOOP_CONF_DIR."""
+    """A path in an HDFS, see RemotePath. Requests to its NameNode use the user in HADOOP_USER_NAME and the settings in HADOOP_CONF_DIR."""
 
     @staticmethod
     def of(url: str) -> HdfsPath:
-        """A path from its text. Raises ValueError, with what to write, if it has no NameNode or no folder."""
+        """Parse a path. Raises ValueError, with the remedy, if it has no NameNode or no folder."""
         if fault := store_url_fault(url, HDFS_URL):
             raise ValueError(f'"{url}" {fault[0]}; {fault[1]}')
         return HdfsPath(url)
 
     @property
     def inside(self) -> str:
-        """The NameNode's path of it."""
+        """The path without the NameNode, as requests name it."""
         return "/" + "/".join(self.parts[2:])
 
     def put(self, data: bytes) -> bool:
@@ -119,7 +119,7 @@ class HdfsPath(RemotePath):
         return self._asked(lambda raw: raw.create(path, options), "failed to write")
 
     def _written(self, data: bytes, *, over: bool, private: bool) -> bool:
-        """Whether this call created it."""
+        """Write the file by the rename of a draft. True if this call created it."""
         guard = next((_guards[above] for above in self.parents if above in _guards), None) if _guards else None
         folder = self.parent if guard is None else guard[0]
         draft = folder / f".{self.name}.{uuid4().hex}"
@@ -139,7 +139,7 @@ class HdfsPath(RemotePath):
             raise
 
     def _named(self, draft: HdfsPath, data: bytes, *, over: bool, fenced: Callable[[], Exception]) -> bool:
-        """Whether the draft, with these bytes, has become this file; else the draft does not exist any more."""
+        """Rename a draft, which has these bytes, to this file. True if that succeeded; otherwise the draft does not exist any more."""
 
         def rename(raw: Any) -> bool:
             try:
@@ -157,7 +157,7 @@ class HdfsPath(RemotePath):
         try:
             return bool(self._asked(rename, "failed to write"))
         except FileNotFoundError:
-            # it was renamed: the client repeated the request after it got no answer. Or another process deleted the draft
+            # the rename succeeded, and the client repeated it because it got no answer; or another process deleted the draft
             stands = self.get()
             if stands != data and (over or stands is None):
                 raise fenced() from None
@@ -200,7 +200,7 @@ class HdfsFile(io.RawIOBase):
         self._path._asked(lambda _: self._writer.hsync(), "failed to write", data=True)
 
     def close(self) -> None:
-        """Close it: from now on it can be read."""
+        """Send the rest: from now on the file can be read."""
         if not self.closed:
             try:
                 self.flush()
@@ -223,7 +223,7 @@ _Guard = tuple[HdfsPath, str]
 _guards: dict[HdfsPath, _Guard] = {}
 """folder → the folder for drafts of files below it, and the error text if that does not exist any more"""
 _stores: dict[str, client.HdfsStore] = {}
-"""by NameNode"""
+"""NameNode → its store"""
 _left: list[dict[str, client.HdfsStore]] = []
 
 

@@ -28,10 +28,10 @@ DATA_S = 150.0
 """seconds that a data transfer may take: the client itself waits 60 s for a DataNode before it uses another one"""
 _TAIL = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _COPIED = "._COPYING_"
-"""suffix of the files that Hadoop's own tools write to before they rename"""
+"""suffix of the files that Hadoop's own tools write before they rename them"""
 _GATHERED = 2**20
 _SETTINGS = {
-    # by default the client waits for minutes: here the error is reported, and the caller retries
+    # by default the client waits for minutes: with these settings the error is reported, and the caller retries
     "dfs.client.failover.max.attempts": "3",
     "dfs.client.failover.sleep.base.millis": "200",
     "dfs.client.failover.sleep.max.millis": "1000",
@@ -70,7 +70,7 @@ def client() -> Any:
 
 
 class HdfsStore:
-    """See Store; keys are relative to `folder`. Not pickled. Names of files that begin with a dot are not keys."""
+    """Files of an HDFS, see Store; keys are relative to `folder`. Not pickled. Names of files that begin with a dot are not keys."""
 
     copy_bytes = sys.maxsize
 
@@ -89,7 +89,7 @@ class HdfsStore:
     def put(self, key: str, data: bytes) -> bool:
         """See Store."""
         with self._explained(f"failed to write {key}"):
-            if not data:  # complete as soon as it exists
+            if not data:  # an empty file is complete as soon as it exists
                 return self._created(self._top + key)
             if self._status(self._top + key) is not None:
                 return False
@@ -161,7 +161,7 @@ class HdfsStore:
         self.delete(key)
 
     def unfinished(self, folder: str = "") -> Iterator[tuple[str, StoreEntry]]:
-        """(key, current state) of unfinished files, of running or killed writers, in no order."""
+        """(key, current state) of unfinished files, of running or killed writers; in no particular order."""
         with self._explained("failed to list its files"):
             for status in self._folder(folder):
                 name = _name(status)
@@ -172,16 +172,16 @@ class HdfsStore:
                     yield (f"{folder}/{kept}" if folder else kept), _entry(below, status)
 
     def later(self) -> HdfsLater:
-        """For files that are complete, and are renamed later on request."""
+        """The writers of files that are complete, and are renamed later on request. See Later."""
         return HdfsLater(self)
 
     def complete(self, key: str, upload: str) -> bool:
-        """Rename the file that a writer in any process wrote as `upload`; returns False if it does not exist (any more)."""
+        """Rename the file that a writer in any process wrote as `upload`. Returns False if it does not exist (any more)."""
         with self._explained(f"failed to write {key}"):
             return self._named(f"{self._top}{key.rpartition('/')[0]}/{upload}".replace("//", "/"), key)
 
     def begin(self, key: str) -> tuple[str, Any]:
-        """(name of a draft, its writer)."""
+        """Start a draft of the file; returns (name of the draft, its writer)."""
         draft = self._draft(key)
         with self._explained(f"failed to write {key}"):
             return draft, self._begun(draft)
@@ -203,13 +203,13 @@ class HdfsStore:
         return True
 
     def _named(self, draft: str, key: str) -> bool:
-        """Whether the draft has become the file of that name; else the draft does not exist any more."""
+        """Rename a draft to the file. True if that succeeded; otherwise the draft does not exist any more."""
         try:
             limited(lambda: self._client.rename(draft, self._top + key, False), CALL_S)
         except FileExistsError:
             self._deleted(draft)
             return False
-        except FileNotFoundError:  # it was renamed: the client repeated the request after it got no answer. Or another process deleted it
+        except FileNotFoundError:  # it was renamed before, and the answer was lost; or another process deleted it
             return False
         return True
 
@@ -229,7 +229,7 @@ class HdfsStore:
             return None
 
     def _folder(self, folder: str) -> Sequence[Any]:
-        """Its direct contents; empty if it does not exist."""
+        """The direct contents of a folder; empty if it does not exist."""
         try:
             return limited(lambda: list(self._client.list_status((self._top + folder).rstrip("/") or "/", False)), DATA_S)
         except FileNotFoundError:
@@ -253,7 +253,7 @@ class HdfsStore:
             try:
                 if not limited(lambda path=self._top + folder: self._client.delete(path, False), CALL_S):  # type: ignore[misc]
                     return
-            except Exception:  # it is not empty; or the NameNode is unavailable: an empty folder does no harm
+            except Exception:  # not empty; or the NameNode is unavailable: an empty folder does no harm
                 return
             folder = folder.rpartition("/")[0]
 
@@ -289,7 +289,7 @@ class HdfsStore:
             return SinkError(said, remedy="correct the flow, or the file system", code="hdfs", node=node)
         return Unreachable(
             said,
-            # a full DataNode disconnects from writers, until the NameNode knows
+            # a full DataNode disconnects from writers until the NameNode has noticed it
             remedy="check that its NameNode and DataNodes are up and have free space, and that the url names the NameNode's RPC port; a "
             "running flow retries automatically",
             code="hdfs-away",
@@ -341,10 +341,10 @@ class HdfsWriter(CountedWriter):
 class HdfsLaterWriter(HdfsWriter):
     """See LaterWriter."""
 
-    etags: list[str] = []  # noqa: RUF012 (there are none)
+    etags: list[str] = []  # noqa: RUF012 (a file has no parts)
 
     def finish(self) -> None:
-        """All bytes are durable, under another name."""
+        """See LaterWriter. All bytes are durable then, under a temporary name."""
         self._end()
 
 
@@ -364,7 +364,7 @@ class HdfsLater:
 
 
 def draft_of(name: str) -> str:
-    """The file of which this is the name of a draft; empty if it is not one.
+    """The name of the file that a draft of this name will become; empty if it is not the name of a draft.
 
     >>> draft_of(".part-1.json.0123456789abcdef0123456789abcdef"), draft_of("part-1.json")
     ('part-1.json', '')
@@ -374,7 +374,7 @@ def draft_of(name: str) -> str:
 
 
 def _end(writer: Any) -> None:
-    """Make the written bytes durable on the DataNodes' disks, with the length that readers see."""
+    """Make the written bytes durable on the DataNodes' disks, including the length that readers see."""
 
     def end() -> None:
         writer.hsync()

@@ -16,7 +16,8 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 
 def for_tasks(place: ConnectorContext) -> ConnectorContext:
-    """With the login that this process finds, because tasks may run where it cannot be found. A sink includes it by itself."""
+    """The context with the login that this process finds, because tasks may run where it cannot be found. A sink includes the login by
+    itself."""
     from scribengin.connectors.objects.address import ObjectsAddress, as_config
 
     login = ObjectsAddress.of(place.node, place.options, place.folder).with_login().login

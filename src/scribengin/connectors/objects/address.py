@@ -42,8 +42,21 @@ class Login(NamedTuple):
 
 
 def find_login(node: str, config: Mapping[str, str | Secret], profile: str | None) -> Login | None:
-    """The flow's access key, else that of its profile, else that of the environment, else that of the profile `default`; None if there is
-    none: then the machine may have a role. Raises SinkError for an incomplete one, EnvironmentFault for a profile that does not exist."""
+    """Find the access key for a store: in the flow's `config`, in its profile, in the environment, or in the profile `default`, in this
+    order.
+
+    Args:
+        node: The id of the node, for messages.
+        config: The flow's access key; empty if there is none.
+        profile: The flow's profile of the AWS credentials file; None if there is none.
+
+    Returns:
+        The access key; None if there is none: the machine may have a role.
+
+    Raises:
+        SinkError: `config` is incomplete.
+        EnvironmentFault: The profile does not exist, or has no access key.
+    """
     given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in config.items()}
     if given:
         lacks = [name for name in FROM_FLOW[:2] if not given.get(name)]
@@ -73,7 +86,7 @@ def find_login(node: str, config: Mapping[str, str | Secret], profile: str | Non
 
 
 def as_config(login: Login) -> dict[str, Secret]:
-    """In the form of `config`."""
+    """The login in the form of the option `config`."""
     return {name: Secret(value, "") for name, value in zip(FROM_FLOW, login, strict=True) if value is not None}
 
 
@@ -82,11 +95,11 @@ REGION = "us-east-1"
 
 
 ENDPOINT_FAULT = url_check("http", "https", write="write it as https://HOST:PORT, or http:// for one without TLS")
-"""what is wrong with an `endpoint` by itself"""
+"""a check for `Option.check` of an `endpoint`"""
 
 
 def below(url: str) -> str:
-    """A form for comparison: one address is inside another if it begins with it."""
+    """The address in a form for comparison: an address is inside another one if it begins with that one's form."""
     return url.rstrip("/") + "/"
 
 
@@ -108,7 +121,16 @@ class ObjectsAddress:
 
     @staticmethod
     def of(node: str, options: Mapping[str, Any], folder: Path | None = None) -> ObjectsAddress:
-        """From a node's options, with defaults; relative paths start at `folder`. Raises SinkError for an invalid `url`."""
+        """Make the address from a node's options.
+
+        Args:
+            node: The id of the node, for messages.
+            options: The node's options, with defaults.
+            folder: The folder that a relative `ca_file` starts at; None: the current one.
+
+        Raises:
+            SinkError: `url` or `endpoint` is invalid.
+        """
         in_hdfs = "settings" in options
         fault = store_url_fault(options["url"], HDFS_URL if in_hdfs else S3_URL)
         if fault is not None:
@@ -130,16 +152,16 @@ class ObjectsAddress:
 
     @property
     def is_local(self) -> bool:
-        """A folder of this machine."""
+        """True if the address is a folder of this machine."""
         return self.url.startswith("file:")
 
     @property
     def is_hdfs(self) -> bool:
-        """A folder of an HDFS."""
+        """True if the address is a folder of an HDFS."""
         return self.url.startswith("hdfs:")
 
     def open(self) -> LocalStore | S3Store | HdfsStore:
-        """The store, with keys relative to the url. Raises EnvironmentFault, SinkError if there is no client or login."""
+        """Open the store, with keys relative to the url. Raises EnvironmentFault or SinkError if there is no client or login."""
         parts = urlsplit(self.url)
         if self.is_local:
             return LocalStore(Path(unquote(parts.path)))
@@ -157,15 +179,15 @@ class ObjectsAddress:
 
     @property
     def server(self) -> str | None:
-        """The target address of requests, with the bucket in the host name if that is configured: clients use an address unchanged. None:
-        AWS's."""
+        """The address that requests are sent to, with the bucket in the host name if that is configured: clients use it unchanged. None:
+        AWS's own address."""
         if self.endpoint is None or self.path_style:
             return self.endpoint
         scheme, _, rest = self.endpoint.partition("://")
         return f"{scheme}://{urlsplit(self.url).netloc}.{rest}"
 
     def authorities(self) -> str:
-        """The text of `ca_file`, which is set. Raises SinkError if it contains no certificate, or cannot be read."""
+        """The text of `ca_file`, which must be set. Raises SinkError if the file contains no certificate, or cannot be read."""
         path = Path(self.ca_file or "")
         try:
             text = path.read_text(errors="replace")
@@ -182,7 +204,8 @@ class ObjectsAddress:
         return text
 
     def with_login(self) -> ObjectsAddress:
-        """With the login that this process finds, for other processes: a task has another environment. Raises what `find_login` raises."""
+        """The address with the login that this process finds, for other processes: a task has another environment. Raises the errors of
+        `find_login`."""
         if self.login is not None or self.is_local or self.is_hdfs:
             return self
         return replace(self, login=find_login(self.node, self.config, self.profile))

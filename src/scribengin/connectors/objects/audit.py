@@ -1,4 +1,4 @@
-"""Verification of the objects: whether each is complete, unchanged, with as many rows as were written, and whether there are no others."""
+"""Verification of the objects: each is complete, unchanged, and has as many rows as were written; and there are no others."""
 
 from __future__ import annotations
 
@@ -22,8 +22,18 @@ _TOLD = 20
 
 
 def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, listed: bool, since: int | None = None) -> Iterator[Published]:
-    """A Published per decided Batch, in order. If readers list, then one with number -1 if there are objects that no manifest names.
-    Manifests older than `since`, or else than the first of `decided`, are compared only with their objects."""
+    """Verify the committed objects of a lineage.
+
+    Args:
+        store: The place.
+        lineage: The lineage.
+        decided: The decisions, in order.
+        listed: True if readers list the place: objects that no manifest names are reported then.
+        since: Manifests of Batches below this number are compared only with their objects; None: the number of the first of `decided`.
+
+    Returns:
+        A Published per Batch; then, with `listed`, one with number -1 if there are objects that no manifest names.
+    """
     records = dict(Manifests(store, lineage).committed())
     merged = MergedObjects(store, lineage)
     rest = iter(decided)
@@ -75,17 +85,17 @@ class MergedObjects:
         self._learn()
 
     def verify(self, file: Mapping[str, Any]) -> tuple[int, str]:
-        """(rows found, errors) for an object in a manifest."""
+        """(rows found, errors) for an object in a manifest, or for the object that it was merged into."""
         name = file["name"]
         if name not in self._into:
             found = read_again(self._store, file)
             if not found[1]:
                 return found
-            self._learn()  # it may have been merged, and deleted, meanwhile
+            self._learn()  # it may have been merged, and deleted, in the meantime
             if name not in self._into:
                 return found
         output = self._into[name]
-        if output["name"] in self._sound:  # reported already, with the first of its segments
+        if output["name"] in self._sound:  # already reported with the first of its segments
             return (file["rows"] if self._sound[output["name"]] else 0), ""
         _, text = read_again(self._store, output)
         if not text and (rows := sum(rows for *_, rows in output["inputs"])) != output["rows"]:
@@ -102,7 +112,7 @@ class MergedObjects:
 
 
 def read_again(store: Store, said: Mapping[str, Any]) -> tuple[int, str]:
-    """(rows found, errors) for an object with the manifest entry `said`."""
+    """Read an object again and compare it with its manifest entry `said`; returns (rows found, errors)."""
     where = f"{store}/{said['name']}"
     crc = size = lines = 0
     plain = said["name"].endswith((".jsonl", ".txt"))
@@ -125,7 +135,7 @@ def read_again(store: Store, said: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _rows_of(store: Store, said: Mapping[str, Any]) -> int | None:
-    """The number of rows found in the object, if that needs no decoding."""
+    """The number of rows found in the object; None if counting them requires decoding."""
     if not said["name"].endswith(".parquet"):
         return None
     import pyarrow.parquet as pq

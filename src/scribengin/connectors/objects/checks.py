@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def urls_lead_somewhere(node: CheckedNode) -> Iterator[Problem]:
-    """The url has a bucket and a prefix, the server a valid address, and neither contains a secret."""
+    """Check that the url has a bucket and a prefix, that the server has a valid address, and that neither contains a secret."""
     form = node.declared.store_url
     if form is None:
         return
@@ -24,7 +24,7 @@ def urls_lead_somewhere(node: CheckedNode) -> Iterator[Problem]:
     if option not in node.options if node.role == "source" else not urls_of(node):
         return
     own = str(node.options.get(option, "")) if node.group is None else ""
-    fault = store_url_fault(own, form) if own else None  # what members say is looked at where they stand
+    fault = store_url_fault(own, form) if own else None  # the options of a group's members are checked where the members are written
     if fault is not None:
         yield node.problem("object-url", node.path(option), f"{node.called}: {option} {fault[0]}", fault[1])
     endpoint = node.options.get("endpoint")
@@ -40,7 +40,7 @@ def urls_lead_somewhere(node: CheckedNode) -> Iterator[Problem]:
 
 
 def one_writer_a_prefix(node: CheckedNode) -> Iterator[Problem]:
-    """Two sinks never write below one prefix: neither could tell which objects are its own."""
+    """Check that no two sinks write below one prefix: neither could determine which objects are its own."""
     form = node.declared.store_url
     if form is None:
         return
@@ -56,7 +56,8 @@ def one_writer_a_prefix(node: CheckedNode) -> Iterator[Problem]:
 
 
 def urls_of(sink: CheckedNode) -> list[str]:
-    """The urls it writes to: its own, or those of its group's members. A sink with errors, or with a local folder, may have none."""
+    """The urls that a sink writes to: its own, or those of its group's members. A sink with errors, or with a local folder, may
+    have none."""
     form = sink.declared.store_url
     if form is None:
         return []

@@ -1,5 +1,5 @@
-"""The compactor of a store: committed segments become large objects. It is safe beside writers and other compactors, and if it is killed or
-suspended at any point; see `compaction_log` for the reasons."""
+"""The compactor of a store: it merges committed segments into large objects. It is safe beside writers and other compactors, and when it is
+killed or suspended at any point; `compaction_log` explains why."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
 
 
 REPLACED_S = 900.0
-"""how long merged segments are kept: a reader may have read their names from the manifests. A reader with a lease may take longer"""
+"""how long merged segments are kept, in seconds: a reader may have read their names from the manifests. A reader that needs longer takes a
+lease"""
 _READ_S = 30.0
-"""interval between checks for readers"""
+"""interval between checks for readers, in seconds"""
 _TURN_OBJECTS, _TURN_BYTES = 64, 2**30
 """a compaction run is recorded when it has merged this much: another compactor can then waste at most this much work"""
 _MOVES = 1000
 """this many Batches with nothing to do are recorded as a run, so that their manifests are not read again"""
 _TRIES = 20
-"""number of runs lost to another compactor before this one stops"""
+"""number of runs lost to other compactors after which this one stops"""
 _WHOLE = 32 * 2**20
 """a segment of up to this size is fetched once, and held in memory"""
 
@@ -59,33 +60,33 @@ class CompactionOptions:
 
 @dataclass(slots=True)
 class ObjectCompactor:
-    """For one lineage at one place. Kept between polls, it reads each manifest once."""
+    """The compactor of one lineage at one place. Kept between polls, so that it reads each manifest once."""
 
     store: Store
     lineage: str
     wants: CompactionOptions
     now_s: Callable[[], float] = time.time
     open: OpenFolders | None = None
-    """for a sink that closes its folders by time, if this lineage is the one that writes there"""
+    """the open folders, for a sink that closes its folders by time, if this lineage is the one that writes there"""
     busy: Collection[str] = ()
-    """folders with hidden rows of other lineages: they are not closed"""
+    """folders with hidden rows of other lineages, which are not closed"""
     _settled: int = -1
     _next: int = 0
-    """the first Batch whose manifest was not read"""
+    """the first Batch whose manifest was not read yet"""
     _waiting: dict[str, list[list[Segment]]] = field(default_factory=dict)
     """folder → groups of segments that may become one object each, in order"""
     _written_s: dict[str, float] = field(default_factory=dict)
-    """times of the longest waiting segments"""
+    """when the longest waiting segments were written"""
     _making: list[str] = field(default_factory=list)
     """the keys that this compactor writes for the next run"""
     _weighed: int = -1
     """the newest run when deletable segments were last checked"""
     ripe_s: float = 0.0
-    """when the next merged segments may be deleted; infinite: none are left"""
+    """when the next merged segments may be deleted; infinite if there are none"""
 
     def run(self, *, flush: bool = False) -> RollDone:
-        """Do all work that is due now; with `flush` merge everything that waits. Raises StateError for damaged data, and the store's
-        errors; nothing is lost in any of these cases."""
+        """Do all work that is due now; with `flush` merge all waiting segments. Raises StateError for damaged data, and the store's errors;
+        nothing is lost in any of these cases."""
         done = RollDone()
         lost = 0
         while lost < _TRIES:
@@ -131,7 +132,7 @@ class ObjectCompactor:
         return "" if self.wants.listed else f"{DATA}/"
 
     def _read_commits(self, frontier: ObjectFrontier) -> None:
-        """Update `_waiting`."""
+        """Update `_waiting` from the manifests that were not read yet."""
         for folder, runs in list(self._waiting.items()):
             left = [[each for each in run if not frontier.is_done(folder, each.place)] for run in runs]
             # the last group continues, even if it is empty, unless it was ended
@@ -154,7 +155,7 @@ class ObjectCompactor:
                     runs[-1].append(Segment(number, nth, file))
 
     def _waits(self, file: Mapping[str, Any]) -> bool:
-        """Whether a segment is small enough to be merged with others."""
+        """True if a segment is small enough to be merged with others."""
         if self.wants.listed:
             return str(file["name"]).startswith(hidden_root(self.lineage))
         suffix = file["name"].rpartition("/")[2].partition(".")[2]
@@ -191,7 +192,7 @@ class ObjectCompactor:
         return groups, due_s
 
     def _since_s(self, name: str) -> float:
-        """When it was written, by the store's clock; long ago for a missing one."""
+        """When the segment was written, by the store's clock; long ago for a missing one."""
         found = self.store.head(name)
         return 0.0 if found is None else found.modified_s
 
@@ -253,12 +254,12 @@ class ObjectCompactor:
         return replace(frontier, low=low, done={folder: place for folder, place in done.items() if place[0] >= low}, cleared=cleared)
 
     def _low(self, merged: Collection[tuple[int, int]] = ()) -> int:
-        """The lowest Batch with waiting segments, once these no longer wait."""
+        """The lowest Batch that has waiting segments, given the positions of merged ones."""
         waiting = (each.number for runs in self._waiting.values() for run in runs for each in run if each.place not in merged)
         return min(waiting, default=self._next)
 
     def _put(self, turns: CompactionLog, number: int, record: dict[str, Any]) -> bool:
-        """Whether this compactor's record is the one in force; it is then finished, too."""
+        """Record a compaction run. True if the stored record is this compactor's; the run is then finished, too."""
         faults.reached("roll.record.before")
         try:
             stored = turns.log.put(number, record)
@@ -272,15 +273,21 @@ class ObjectCompactor:
         return True
 
     def _throw_away(self, turns: CompactionLog, number: int) -> None:
-        """Delete the objects that this one made for a run that another compactor recorded, or that was not recorded; if the store is
-        unreachable, the next run's recorder deletes them."""
+        """Delete the objects that this compactor made for a run that another compactor recorded, or that was not recorded. If the store is
+        unavailable, the next compactor that records a run deletes them."""
         with suppress(Exception):
             turns.notes.sweep(number, self._making)
 
     # --- the steps of a record ---
 
     def settle(self, turns: CompactionLog, number: int, turn: Mapping[str, Any]) -> None:
-        """Do the rest of the steps of a compaction run."""
+        """Do the remaining steps of a recorded compaction run. Idempotent.
+
+        Args:
+            turns: The log of compaction runs.
+            number: The number of the run.
+            turn: The record of the run.
+        """
         for output in turn["outputs"]:
             if "upload" in output:
                 complete(self.store, later_of(self.store), output, f"compaction run {number}")
@@ -297,7 +304,8 @@ class ObjectCompactor:
         self._settled = number
 
     def _clear(self, turns: CompactionLog, cleared: int, newest: int, done: RollDone) -> int:
-        """Delete segments that were merged so long ago that no reader uses them; returns the run up to which this is done."""
+        """Delete segments that were merged so long ago that no reader uses them. Returns the number of the last run whose segments are
+        deleted."""
         if newest == self._weighed and self.now_s() < self.ripe_s:
             return cleared
         ripe: list[tuple[int, Mapping[str, Any]]] = []
@@ -368,19 +376,19 @@ def summarize(summary: Any | None, turns: Any) -> dict[str, int]:
 
 
 def begin(store: Store, lineage: str, by: TimePath, *, closes: bool, sink: str, where: str) -> bool:
-    """Called before a lineage stages anything, and after it has claimed the place: end the lineages before it, and store how it closes its
-    folders. May be interrupted at any point and repeated.
+    """End the lineages before this one, and store how it closes its folders. The caller has claimed the place for the lineage, which has
+    not staged anything yet. Idempotent: it may be interrupted at any point and repeated.
 
     Args:
         store: The place.
-        lineage: That of the sink.
+        lineage: The lineage of the sink.
         by: The time settings of its folders.
-        closes: Whether it closes them.
-        sink: Its id, for messages.
+        closes: True if the sink closes its folders.
+        sink: The id of the sink, for messages.
         where: The name of the place, for messages.
 
     Returns:
-        Whether there may be completion markers of earlier lineages.
+        True if there may be completion markers of earlier lineages.
 
     Raises:
         Refused: The time settings differ from those of folders that this lineage has closed.

@@ -4,11 +4,11 @@
     <url>/_scribengin/<lineage>/merges/…               one record per run, put-if-absent; see `core.numbered_log`
     <url>/_scribengin/<lineage>/merging/<turn>/<key>   an empty object: a compactor is about to write the key, or has written it
 
-A run names each new object and the segments whose rows it holds, which no longer count from then on. So a reader that reads the manifests
-first and the runs then sees each row once. It also names the completion markers of closed folders by time. Any number of compactors may
-work concurrently: of two with the same number one is rejected, discards its output, and continues from the recorded state. A run's output
-is made visible before the next run is recorded, so only the newest can be unfinished; segments are deleted by a later run, when readers
-that had read their names are finished.
+The record of a run names each new object and the segments whose rows it contains, which do not count from then on. So a reader that reads
+first the manifests and then the runs sees each row once. The record also names the completion markers of closed folders by time. Any number
+of compactors may work concurrently: of two with the same number one is rejected, discards its output, and continues from the recorded
+state. A run's output is made visible before the next run is recorded, so only the newest run can be unfinished. Segments are deleted by a
+later run, when readers that had read their names are finished.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class ObjectFrontier:
     open: Mapping[str, Open] = field(default_factory=dict)
     """folder by time → contents that no completion marker counts, for sinks that close folders; see `objects.retention`"""
     ended: bool = False
-    """another lineage writes there now, and has taken over `open`: this one closes no folder any more"""
+    """True if another lineage writes there now, and has taken over `open`: this one closes no folders any more"""
 
     @staticmethod
     def of(turn: Mapping[str, Any] | None) -> ObjectFrontier:
-        """The state after that run; None: before the first."""
+        """The state after a compaction run; None: before the first run."""
         if turn is None:
             return ObjectFrontier()
         body = turn["frontier"]
@@ -73,12 +73,12 @@ class ObjectFrontier:
         return said | (closing if self.ended or self.scanned >= 0 else {})
 
     def is_done(self, folder: str, place: tuple[int, int]) -> bool:
-        """Whether the segment at that position no longer waits."""
+        """True if the segment at that position no longer waits."""
         return place[0] < self.low or place <= self.done.get(folder, NOWHERE)
 
 
 class CompactionLog:
-    """For one lineage at one place."""
+    """The compaction runs of one lineage at one place."""
 
     def __init__(self, store: Store, lineage: str) -> None:
         top = f"{INTERNAL}/{lineage}"
@@ -87,12 +87,12 @@ class CompactionLog:
         """announced keys of compactors, by run"""
 
     def newest(self) -> tuple[int, Mapping[str, Any] | None]:
-        """(its number, the record), or (-1, None)."""
+        """The number and the record of the newest run; (-1, None) if there is none."""
         number = self.log.newest()
         return (-1, None) if number is None else (number, self.log.read(number))
 
     def outputs(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """(run, its entry for an object), in the order of creation."""
+        """The number of the run and its entry, for each object that runs made, in the order of creation."""
         return ((number, output) for number, turn in self.log.since() for output in turn["outputs"])
 
     def markers(self) -> Iterator[str]:
@@ -105,7 +105,7 @@ class Object:
     """One committed object."""
 
     batch: int
-    """the Batch of its rows; the last of these for a merged object"""
+    """the Batch of its rows; for a merged object the last of them"""
     said: Mapping[str, Any]
 
 
@@ -120,8 +120,8 @@ class CountedManifests:
 
     @staticmethod
     def of(store: Store, lineage: str) -> CountedManifests:
-        """The current state. Objects that are just being made visible, by the writer of the newest manifest or run, are left out if they
-        are not visible yet."""
+        """The current state. If the objects of the newest manifest or run are not visible yet, because its writer is still revealing them,
+        they are left out."""
         records = list(
             Manifests(store, lineage).committed()
         )  # before the compaction runs: objects that they merge meanwhile are in the outputs
@@ -137,7 +137,7 @@ class CountedManifests:
         return CountedManifests(records, [output for _, output in outputs], merged)
 
     def objects(self) -> Iterator[Object]:
-        """Each row is in one of them, in the order of the Batches of their first rows."""
+        """The committed objects. Each row is in exactly one of them; they are in the order of the Batches of their first rows."""
         found = [(output["inputs"][0][0], Object(output["inputs"][-1][0], output)) for output in self.outputs]
         found += [(number, Object(number, file)) for number, r in self.records for file in r["files"] if file["name"] not in self.replaced]
         return (each for _, each in sorted(found, key=lambda pair: pair[0]))
@@ -153,7 +153,8 @@ def named(store: Store, lineage: str) -> Iterator[str]:
 
 
 def root_of(name: str) -> str:
-    """The prefix before the partition folders of an object: of hidden ones, of those for readers that use manifests, or empty."""
+    """The prefix before the partition folders of an object: that of hidden objects, that of objects for readers that use manifests, or
+    empty."""
     found = _ROOT.match(name)
     return found[0].rstrip("/") if found else ""
 
@@ -165,5 +166,5 @@ def place_of(name: str) -> str:
 
 
 def is_visible(store: Store, files: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the uploads of these objects of a manifest or a run are completed."""
+    """True if the uploads of these objects of a manifest or a run are completed."""
     return all(store.head(file["name"]) is not None for file in files if "upload" in file)

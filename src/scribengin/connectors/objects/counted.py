@@ -9,7 +9,7 @@ from typing import IO, Any, cast
 
 
 class CountingFile(io.RawIOBase):
-    """A file whose bytes are passed on and summed up."""
+    """A file that passes its bytes on, and counts and sums them up."""
 
     def __init__(self, hand_on: Any) -> None:
         self._hand_on = hand_on
@@ -17,7 +17,7 @@ class CountingFile(io.RawIOBase):
         self.crc = 0
 
     def writable(self) -> bool:
-        """True."""
+        """See `io.RawIOBase`; True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -34,7 +34,7 @@ class CountingFile(io.RawIOBase):
 
 
 class CountedWriter(ABC):
-    """The part of a StoreWriter that reports what was written."""
+    """The part of a StoreWriter that counts the written bytes and their checksum."""
 
     def __init__(self) -> None:
         self._file = CountingFile(self._write)

@@ -1,4 +1,4 @@
-"""Maintenance of a place in a store that a sink writes to: the work that `roll` requires, for all lineages that have written there."""
+"""Maintenance of a place in a store that a sink writes to: the work for the option `roll`, for all lineages that have written there."""
 
 from __future__ import annotations
 
@@ -21,35 +21,36 @@ if TYPE_CHECKING:
 
 
 LINEAGES_S = 60.0
-"""how long a known list of writers is used"""
+"""how long a list of the lineages is used, in seconds"""
 
 
 @dataclass(slots=True)
 class StoreKeeper:
-    """For one sink. Kept between polls, it reads little more than new data from the store. `options` are the sink's, with defaults."""
+    """The maintenance of one sink's place. Kept between polls, so that it reads little more than new data from the store. `options` are the
+    sink's, with defaults."""
 
     address: ObjectsAddress
     options: Mapping[str, Any]
     _store: Store | None = None
     _rollers: dict[str, ObjectCompactor] = field(default_factory=dict)
     _lineages: tuple[float, list[str]] = (-LINEAGES_S, [])
-    """(when they were listed, oldest first)"""
+    """when the lineages were listed, and the lineages, oldest first"""
     _ended: set[str] = field(default_factory=set)
-    """lineages that write no more, and have no waiting segments"""
+    """lineages that do not write any more, and have no waiting segments"""
     _idle: bool = False
-    """nothing is hidden there, and nothing will be: the sink has no `roll` (any more)"""
+    """True if nothing is hidden there, and nothing will be: the sink has no `roll` (any more)"""
 
     def __str__(self) -> str:
         return str(self.address)
 
     @property
     def hides(self) -> bool:
-        """Whether readers see committed rows only after maintenance."""
+        """True if readers see committed rows only after maintenance."""
         return bool(self.options["visible"] == "listing")
 
     @property
     def closes(self) -> bool:
-        """Whether folders by time get completion markers."""
+        """True if folders by time get completion markers."""
         return self.options.get("close") is not None
 
     @property
@@ -58,17 +59,17 @@ class StoreKeeper:
 
     @property
     def look_s(self) -> float:
-        """Interval between two polls, each of some requests."""
+        """Interval between two polls, in seconds; each poll makes some requests."""
         wants = rolling_of(self.options)
         return 5.0 if wants is None else min(60.0, max(5.0, wants.every_s / 20))
 
     @property
     def wanted(self) -> bool:
-        """Whether there may be anything to do."""
+        """True if there may be anything to do."""
         return self.hides or self.closes or rolling_of(self.options) is not None
 
     def keep(self, *, flush: bool = False) -> MaintenanceRun:
-        """Do all work that is due now; with `flush` merge everything that waits. Raises what a Roller raises."""
+        """Do all work that is due now; with `flush` merge all waiting segments. Raises the errors of `ObjectCompactor.run`."""
         if self._idle:
             return MaintenanceRun()
         store = self._store = self._store or self.address.open()
@@ -89,7 +90,7 @@ class StoreKeeper:
         done = []
         busy: set[str] = set()
         for lineage in there:
-            # an earlier lineage writes no more: its waiting segments would wait for ever
+            # an earlier lineage does not write any more: without this, its segments would wait for ever
             ended = wants is None or lineage != there[-1]
             roller = self._rollers.get(lineage)
             if roller is None:
@@ -97,7 +98,7 @@ class StoreKeeper:
             elif lineage in self._ended and roller.now_s() < roller.ripe_s:
                 continue
             if self._by_time and lineage == there[-1]:
-                # also if the sink does not close folders any more: another one may count by these records
+                # also if the sink closes no folders any more: another lineage may count by these records
                 roller.busy = busy
                 closing = Closing.read(store, lineage) if roller.open is None else None
                 roller.open = roller.open if closing is None else OpenFolders(store, lineage, closing)

@@ -30,37 +30,38 @@ TRASH = "_scribengin_trash"
 """Prefix of the objects that a reset has removed, see `objects.trash`."""
 CLAIMS = f"{INTERNAL}/owners/"
 DATA = "data"
-"""Prefix of the objects that are not for readers that list."""
+"""Prefix of the objects for readers that use manifests, not a listing."""
 
 
 class Manifests:
-    """For one lineage at one place."""
+    """The manifests of one lineage at one place."""
 
     def __init__(self, store: Store, lineage: str) -> None:
         top = f"{INTERNAL}/{lineage}"
         self.commits = NumberedLog(Path(top, "batches"), "commit", StoreShelf(store))
         self.notes = Notes(store, f"{top}/staged")
-        """announced keys of tasks, by Batch"""
+        """the keys that tasks have announced, by Batch"""
 
     def committed(self, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """(number, manifest) from `number` on; without the record that ends the lineage."""
+        """(number, manifest) from `number` on, without the record that closes the lineage."""
         return ((n, record) for n, record in self.commits.since(number) if not is_closed(record))
 
     def close(self, heir: str) -> None:
-        """No Batch of this lineage is committed from now on: the next number is occupied."""
+        """Close the lineage: the next number is occupied by a record that names `heir`, so that no Batch of this lineage is committed from
+        now on."""
         while True:
             newest = self.commits.newest()
             if newest is not None and is_closed(self.commits.read(newest) or {}):
                 return
             try:
                 self.commits.put(0 if newest is None else newest + 1, {CLOSED_BY: heir})
-            except FencedError:  # another process has folded meanwhile
+            except FencedError:  # another process has folded the records in the meantime
                 continue
 
 
 class Notes:
-    """Announcements of processes, made before they wrote objects, below one folder, by number: so leftovers of dead processes are found
-    without a listing of all objects."""
+    """Announcements that processes write before they write objects, by number, below one folder. With them the leftovers of dead processes
+    are found without a listing of all objects."""
 
     def __init__(self, store: Store, folder: str) -> None:
         self._store = store
@@ -71,15 +72,23 @@ class Notes:
         self._store.put(self._note(number, key), b"")
 
     def staged(self, number: int | None = None) -> Iterator[tuple[int, str]]:
-        """(number, key) of the announcements, in the order of the numbers; or those of one number."""
+        """(number, key) of the announcements, in the order of the numbers; of one number if it is given."""
         for entry in self._store.list(self._folder if number is None else f"{self._folder}/{number:010d}"):
             said, _, key = entry.key.removeprefix(f"{self._folder}/").partition("/")
             if said.isdigit() and key:
                 yield int(said), key
 
     def sweep(self, number: int, keys: Iterable[str], kept: Collection[str] = ()) -> int:
-        """Delete a number's objects that are not `kept`, and all of its announcements; returns the number of deleted objects, complete or
-        partial."""
+        """Delete a number's objects, except those that are kept, and all of its announcements.
+
+        Args:
+            number: The number.
+            keys: The announced keys of that number.
+            kept: The keys of the objects to keep.
+
+        Returns:
+            The number of deleted objects, complete or partial.
+        """
         keys = list(keys)
         lost = [key for key in keys if key not in kept]
         for key in lost:
@@ -92,7 +101,7 @@ class Notes:
 
 
 def is_internal(key: str) -> bool:
-    """Whether an object holds no rows, or is in the trash."""
+    """True if an object is one of Scribengin's own records, or is in the trash."""
     return key.startswith((f"{INTERNAL}/", f"{TRASH}/"))
 
 
@@ -102,14 +111,14 @@ def lineages(store: Store) -> list[str]:
 
 
 class Owners:
-    """The lineage that may write: the last claim."""
+    """The claims of a place: the lineage of the last claim may write."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._log = NumberedLog(Path(INTERNAL, "owners"), "owner", StoreShelf(store))
 
     def is_claimed(self) -> bool:
-        """Whether the place was ever claimed."""
+        """True if the place was ever claimed."""
         return self._log.newest() is not None
 
     def claims(self) -> list[Mapping[str, Any]]:
@@ -117,9 +126,22 @@ class Owners:
         return [claim for _, claim in self._log.since()]
 
     def claim(self, *, owner: str, lineage: str, sink: str, flow: str, where: str, adopt: bool, looked: bool = False) -> None:
-        """Claim the place, or confirm its own claim. Raises Refused if another flow, lineage or sink has claimed it, or it holds objects of
-        others, unless `adopt`; SinkError if the store would let two writers commit. `looked`: it is known that existing objects are
-        allowed."""
+        """Claim the place for a lineage, or confirm its claim.
+
+        Args:
+            owner: The installation.
+            lineage: The lineage.
+            sink: The id of the sink.
+            flow: The flow.
+            where: The name of the place, for messages.
+            adopt: Claim it even if others have claimed it, or it contains objects of others.
+            looked: The caller knows that the existing objects are allowed: they are not listed.
+
+        Raises:
+            Refused: Without `adopt`: another flow, lineage or sink has claimed the place, or it contains objects of others. Always: a newer
+                lineage has claimed it.
+            SinkError: The store would let two writers commit.
+        """
         mine = {"owner": owner, "lineage": lineage, "sink": sink}
         while True:
             claims = self.claims()
@@ -141,7 +163,17 @@ class Owners:
             self._log.put(len(claims), mine | {"flow": flow, "since": now_text()})
 
     def check(self, *, owner: str, lineage: str, sink: str, where: str) -> None:
-        """Raise FencedError if another lineage has claimed the place since."""
+        """Check that the lineage may still write.
+
+        Args:
+            owner: The installation.
+            lineage: The lineage.
+            sink: The id of the sink.
+            where: The name of the place, for messages.
+
+        Raises:
+            FencedError: Another lineage has claimed the place since.
+        """
         newest = self._log.newest()
         claim = None if newest is None else self._log.read(newest)
         if claim is None or not _same(claim, {"owner": owner, "lineage": lineage, "sink": sink}):
@@ -149,8 +181,18 @@ class Owners:
             raise FencedError(f'sink "{sink}": {where} is now {found}', remedy="stop this driver; another driver writes there now")
 
     def check_clear(self, *, owner: str, flow: str, sink: str, where: str) -> None:
-        """Raise Refused if this installation must not delete the place: its claim is not the newest, or another flow or sink has claimed
-        it. Data of an installation to whose lineage another one was added is deleted with the rest."""
+        """Check that this installation may delete the place. Data of an installation to whose lineage another one was added is deleted with
+        the rest.
+
+        Args:
+            owner: The installation.
+            flow: The flow.
+            sink: The id of the sink.
+            where: The name of the place, for messages.
+
+        Raises:
+            Refused: The installation's claim is not the newest, or another flow or sink has claimed the place.
+        """
         claims = self.claims()
         for each in claims:
             if each["flow"] != flow:
@@ -182,7 +224,16 @@ class Owners:
 
 
 def check_create_only(store: Store, sink: str, where: str) -> None:
-    """Raise SinkError for a store that overwrites existing objects in spite of the condition: two drivers could both commit."""
+    """Check that the store does not overwrite existing objects in a conditional write; otherwise two drivers could both commit.
+
+    Args:
+        store: The store; a small object is written and deleted.
+        sink: The id of the sink, for messages.
+        where: The name of the place, for messages.
+
+    Raises:
+        SinkError: The store ignores the condition.
+    """
     probe = f"{INTERNAL}/probe-{uuid4().hex}"
     try:
         if not store.put(probe, b"1") or store.put(probe, b"2"):

@@ -57,7 +57,7 @@ WRITER_CHECK = "scribengin.connectors.objects.checks:one_writer_a_prefix"
 
 
 def objects_below(options: Mapping[str, Any]) -> Iterator[DataLocation]:
-    """Those below the url, whoever logs in there."""
+    """The objects below the url; it does not depend on the login."""
     url = split_url(str(options.get("url", "")))
     if url is not None:
         endpoint = split_url(str(options.get("endpoint") or ""))

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store
 
 OLD_S = 3600.0
-"""how long an unknown object is kept: a suspended task may have written it, and a driver may yet decide its Batch"""
+"""how long an unknown object is kept, in seconds: a suspended task may have written it, and a driver may still decide its Batch"""
 OURS = re.compile(r"part-\d{10}-(merged-\d{10}-\d{5}-|\d{5}-\d{5}-)")
-"""beginnings of the names of objects that compactors and tasks write"""
+"""prefixes of the names of objects that compactors and tasks write"""
 HIDDEN = re.compile(rf"{INTERNAL}/[^/]+/hidden/")
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanObject:
-    """An object, or parts of one, that is not needed, or not known."""
+    """An object, or parts of one, that is not needed, or not known to any record."""
 
     key: str
     kind: str
@@ -36,16 +36,17 @@ class OrphanObject:
     bytes: int
     age_s: float
     may_be_used: bool
-    """whether a process may still need it"""
+    """True if a process may still need it"""
 
     @property
     def foreign(self) -> bool:
-        """Whether Scribengin must not delete it, because it did not write it."""
+        """True if Scribengin must not delete it, because it did not write it."""
         return self.kind == "foreign"
 
 
 def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanObject]:
-    """The orphans, by key; none if no sink has written there. Staged objects of the current Batch are not orphans."""
+    """The orphans, by key; none if no sink has written there. Staged objects of the current Batch are not orphans. `now_s` returns the
+    current time, in seconds since 1970."""
     # the objects before the manifests: objects committed meanwhile are named then
     there = [entry for entry in store.list() if not is_internal(entry.key) or HIDDEN.match(entry.key)]
     uploads = _unfinished(store, now_s())
@@ -73,18 +74,18 @@ def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Ite
             age_s = max(0.0, now_s() - entry.modified_s)
             yield OrphanObject(entry.key, kind, entry.size, age_s, age_s < OLD_S)
     for key in sorted(uploads.keys() - known - open_):
-        # started by a task that had announced it; the announcement was deleted, and the task did not notice
+        # its task announced the upload before it started; the announcement was deleted, and the task did not notice
         size, age_s = uploads[key]
         yield OrphanObject(key, "upload", size, max(0.0, age_s), age_s < OLD_S)
 
 
 def remove(store: Store, orphan: OrphanObject) -> None:
-    """Delete it, including parts."""
+    """Delete the orphan, including parts."""
     store.abandon(orphan.key)
 
 
 def _unfinished(store: Store, now_s: float) -> dict[str, tuple[int, float]]:
-    """Key → bytes and age; if the store reports neither, 0 and an age beyond the limit."""
+    """The unfinished uploads: key → bytes and age in seconds; if the store reports neither, 0 bytes and an age beyond the limit."""
     if isinstance(store, HdfsStore):
         return {key: (entry.size, now_s - entry.modified_s) for key, entry in store.unfinished()}
     if not isinstance(store, S3Store) or store.login is None:

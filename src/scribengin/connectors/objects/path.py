@@ -5,8 +5,8 @@ A bucket has no folders and no rename, so this module has substitutes for both:
 - A folder that was created, and may be empty, is an object `.folder` in it.
 - A driver that holds a lease writes each record as a multipart upload, which is not visible. It then checks that it still holds its lease,
   and completes the upload. Its successor deletes the object that the driver checks, and aborts all uploads before it reads anything: an
-  upload that was started before is aborted, and one that is started later finds the lease lost.
-- A folder is moved object by object. A record in `.moves/` announces it; the next holder of the lease completes the move.
+  upload that was started before is aborted, and a driver that starts one later finds that it has lost the lease.
+- A folder is moved object by object. A record in `.moves/` announces the move; the next holder of the lease completes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FOLDER = ".folder"
-"""in a folder: an object that keeps it while it is empty"""
+"""name of the object that keeps a folder while it is empty"""
 _MOVES = ".moves"
 _MARK = "x-amz-meta-put"
 """metadata of an object: the request that created it"""
@@ -50,7 +50,7 @@ _TRIES, _PAUSE_S = 5, 0.05
 _MOST_DELETED = 1000
 """keys per request"""
 _DELETED = 200
-"""the status of its answer, which may list keys that were not deleted"""
+"""the status of an answer to a request for several keys, which may list keys that were not deleted"""
 _ENTRY = re.compile(r"<(Contents|CommonPrefixes)>(.*?)</\1>", re.DOTALL)
 
 
@@ -64,11 +64,12 @@ class _Bucket:
 
 
 class S3Path(RemotePath):
-    """See RemotePath. The store is the one in AWS_ENDPOINT_URL, or AWS; access keys are found as by AWS's tools."""
+    """A path in a bucket, see RemotePath. The store is the one in AWS_ENDPOINT_URL, or AWS; access keys are found as AWS's tools
+    find them."""
 
     @staticmethod
     def of(url: str) -> S3Path:
-        """A path from its text. Raises ValueError, with what to write, if it has no bucket or no folder in it."""
+        """Parse a path. Raises ValueError, with the remedy, if it has no bucket or no folder in it."""
         fault = store_url_fault(url, S3_URL)
         if fault is None and len(S3Path(url).parts) < 3:
             fault = ("names no folder", "write s3://BUCKET/FOLDER")
@@ -89,7 +90,7 @@ class S3Path(RemotePath):
     def hadoop_settings(self) -> dict[str, str]:
         """See RemotePath."""
         classes = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A"}
-        # of this bucket only: the user's own settings are for Spark's other reads
+        # for this bucket only: the user's own settings apply to Spark's other reads
         own = f"fs.s3a.bucket.{self.parts[1]}."
         return classes | {own + name.removeprefix("fs.s3a."): value for name, value in s3a_settings(self._bucket.address).items()}
 
@@ -225,7 +226,7 @@ class S3Path(RemotePath):
         return None if answer.status == GONE else answer.headers
 
     def _listed(self, *, delimiter: str = "", most: int = 1000) -> Iterator[tuple[str, RemoteStat]]:
-        """(key, its description) of all objects below; with `delimiter` only the direct contents, folders with a `/` at the end."""
+        """(key, its description) of all objects below; with `delimiter` only of the direct contents, folders with a `/` at the end."""
         query = {"list-type": "2", "prefix": f"{self.key}/", "max-keys": f"{most}"} | ({"delimiter": delimiter} if delimiter else {})
         while True:
             answer = self._bucket.requests.asked("GET", None, query, f"failed to list {self.key}")
@@ -243,7 +244,7 @@ class S3Path(RemotePath):
             query |= {"continuation-token": answer.one_of("NextContinuationToken")}
 
     def _put(self, data: bytes, *, create: bool) -> bool:
-        """Whether this call created it."""
+        """Put the object. True if this call created it."""
         mark = uuid4().hex
         headers = {_MARK: mark} | ({"if-none-match": "*"} if create else {})
         for tries in range(_TRIES):
@@ -256,12 +257,12 @@ class S3Path(RemotePath):
         return self._is_by(mark)
 
     def _is_by(self, mark: str) -> bool:
-        """Whether that request created it: the answer to a request may be lost, and it is sent again."""
+        """True if the request with that mark created the object: the answer to a request may be lost, and the request is sent again."""
         headers = self._head()
         return headers is not None and headers.get(_MARK) == mark
 
     def _fenced_put(self, data: bytes, guard: _Guard, *, create: bool) -> bool:
-        """Whether this call created it. Raises FencedError."""
+        """Put the object if the guard still exists. True if this call created it. Raises FencedError."""
         uploads, mark = self._bucket.uploads, uuid4().hex
         for tries in range(_TRIES):
             upload = uploads.begin(self.key, {_MARK: mark})
@@ -312,7 +313,7 @@ class S3Path(RemotePath):
             self._delete([probe.key])
 
     def _carry(self, target: S3Path) -> None:
-        """Copy all contents to another folder, then delete them here. May be interrupted and repeated."""
+        """Copy all contents to another folder, then delete them here. Idempotent: it may be interrupted at any point and repeated."""
         keys = [key for key, _ in self._listed()]
         for key in (key for key in keys if not key.endswith("/")):  # other clients' folder markers are not needed there
             to = target.key + key.removeprefix(self.key)
@@ -338,12 +339,12 @@ class S3Path(RemotePath):
             body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
             headers = {"content-md5": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()}
             answer = self._bucket.requests.asked("POST", None, {"delete": ""}, what, body, headers, known=(_DELETED,))
-            if {*answer.all_of("Code")} - {"NoSuchKey"}:  # some stores list a key that another process has deleted meanwhile
+            if {*answer.all_of("Code")} - {"NoSuchKey"}:  # some stores list a key that another process has deleted in the meantime
                 self._bucket.requests.check(answer, what)
 
 
 class S3File(io.RawIOBase):
-    """A new object, which exists when it is closed. Contents longer than a part are sent in parts."""
+    """A new object, which exists when it is closed. Contents that are longer than a part are sent in parts."""
 
     def __init__(self, path: S3Path) -> None:
         if path._head() is not None:
@@ -365,10 +366,10 @@ class S3File(io.RawIOBase):
         return memoryview(data).nbytes
 
     def sync(self) -> None:
-        """The store has the sent bytes; the object exists when it is closed."""
+        """Do nothing: the store has the sent bytes, and the object exists when it is closed."""
 
     def close(self) -> None:
-        """Close it: from now on it can be read."""
+        """Send the rest: from now on the object can be read."""
         if self.closed:
             return
         try:

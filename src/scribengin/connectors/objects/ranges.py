@@ -1,4 +1,4 @@
-"""An object as a file that can be read and sought in, with range requests."""
+"""An object as a file that supports reads and seeks, by range requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AHEAD = 4 * 2**20
 
 
 class RangedFile(io.RawIOBase):
-    """Raises the store's errors, including FileNotFoundError. One thread at a time."""
+    """A file over one object. Raises the store's errors, including FileNotFoundError. Used by one thread at a time."""
 
     def __init__(self, store: Store, key: str, size: int, ahead: int = AHEAD) -> None:
         self._store = store
@@ -23,7 +23,7 @@ class RangedFile(io.RawIOBase):
         self._ahead = ahead
         self._at = 0
         self._held = (0, b"")
-        """(start, bytes)"""
+        """the bytes in memory: (start, bytes)"""
 
     def readable(self) -> bool:
         """True."""

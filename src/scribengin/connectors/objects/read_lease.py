@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 
 LEASE_S = 120.0
-"""a lease expires this long after its last renewal: a killed reader holds nothing for longer"""
+"""a lease expires this long after its last renewal, in seconds: a killed reader holds nothing for longer"""
 _FOLDER = f"{INTERNAL}/readers"
 
 
 @contextmanager
 def reading(store: Store, lease_s: float = LEASE_S) -> Iterator[None]:
-    """Hold a lease, renewed until the end. Raises the store's errors if it cannot be taken; a failed renewal is retried."""
+    """Hold a lease until the end of the block, renewed by a thread. Raises the store's errors if the lease cannot be taken; a failed
+    renewal is retried."""
     who = uuid4().hex
     held = _take(store, who, lease_s)
     over = threading.Event()
@@ -48,12 +49,12 @@ def reading(store: Store, lease_s: float = LEASE_S) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        with suppress(Exception):  # it ends by itself
+        with suppress(Exception):  # the lease expires by itself
             store.delete(held)
 
 
 def someone_reads(store: Store, now_s: float) -> bool:
-    """Whether any lease is held. Leases that expired more than a day ago are deleted: that is safe for any clock."""
+    """True if any lease is held. Leases that expired more than a day ago are deleted: that is safe however wrong a clock is."""
     until = {entry.key: _until(entry.key) for entry in store.list(_FOLDER)}
     store.delete(*(key for key, end_s in until.items() if end_s < now_s - 86400))
     return any(end_s > now_s for end_s in until.values())

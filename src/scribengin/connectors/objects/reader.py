@@ -1,4 +1,4 @@
-"""The driver's side of the source: which objects are new, and whether assigned objects are unchanged."""
+"""The driver side of the source: finds new objects, and checks that assigned objects are unchanged."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store, StoreEntry
 
 KEPT = 1000
-"""number of keys assigned last that `names: sorted` remembers: it lists from the first of them on. One request returns as many."""
+"""with `names: sorted`, the number of the last assigned keys that are remembered: a listing starts at the first of them. One request
+returns as many keys"""
 _MANY = 10_000
 _NONE = 1 << 62
 
 
 class ObjectsReader:
-    """Hands out the objects below an address, each once, in key order among the waiting ones.
+    """Hands out the objects below an address, each once; waiting objects in the order of their keys.
 
-    `ordered`: a new key sorts after all assigned ones except the last KEPT; a listing begins there. Otherwise all keys are listed, at most
-    once in `look_s`. `check_first` checks the very first object, by its key and size, and raises SourceError if it must not be read.
+    With `ordered` a new key sorts after all assigned ones except the last KEPT, and a listing begins there. Otherwise all keys are listed,
+    at most once in `look_s` seconds. `check_first` checks the very first object, by its key and size, and raises SourceError if it must not
+    be read.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class ObjectsReader:
         self._last: list[str] = []
         """with sorted names: these keys, in order"""
         self._floor = ""
-        """with sorted names: up to this key nothing is checked any more"""
+        """with sorted names: keys up to this one are not checked any more"""
         self._waiting: dict[str, StoreEntry] = {}
         self._looked_s = -1e9
         self._notices: list[str] = []
@@ -130,7 +132,7 @@ class ObjectsReader:
         return next(self._wanted(""), None)
 
     def _list_objects(self, *, at_once: bool) -> None:
-        """Update `_waiting` from the store: waiting objects are checked again only if a listing includes them anyway."""
+        """Update `_waiting` from the store. Waiting objects are checked again only if a listing includes them anyway."""
         now_s = time.monotonic()
         if not at_once and now_s - self._looked_s < self._look_s:
             return
@@ -184,7 +186,7 @@ class ObjectsReader:
 
 
 def how_changed(size: int, now: int) -> str:
-    """How an object that had `size` bytes, and has `now`, differs from its assigned state."""
+    """How an object has changed that had `size` bytes when it was assigned, and has `now` bytes now."""
     return f"it had {size} bytes, and now has {now}" if size != now else f"it has {size} bytes as before, but another ETag"
 
 

@@ -28,7 +28,7 @@ _ARROW = {"parquet": "parquet", "json": "json", "csv": "csv"}
 
 @dataclass(frozen=True, slots=True)
 class CommittedObject:
-    """One committed object."""
+    """A committed object."""
 
     key: str
     """relative to the url"""
@@ -36,7 +36,7 @@ class CommittedObject:
     bytes: int
     lineage: str
     batch: int
-    """the last Batch of it, for a merged object"""
+    """its last Batch, for a merged object"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +129,24 @@ class CommittedObjects:
 
 
 def committed(url: str, **options: Any) -> CommittedObjects:
-    """The committed objects below `url`, where a sink `type: objects` or `type: hdfs` writes. `options` are the sink's access options:
-    endpoint, region, path_style, ca_file, config, profile, or settings; without a login among them that of the environment is used.
+    """The committed objects below a url, where a sink `type: objects` or `type: hdfs` writes.
 
-    Raises SourceError if no sink has written there; the store's errors.
+    Args:
+        url: The sink's url.
+        options: The sink's access options: endpoint, region, path_style, ca_file, config, profile, or settings. Without a login among them
+            the one of the environment is used.
+
+    Raises:
+        SourceError: No sink has written there.
+        ScribenginError: The store's errors.
     """
     return committed_at(_address(url, options))
 
 
 @contextmanager
 def holding(url: str, **options: Any) -> Iterator[CommittedObjects]:
-    """Like `committed`, with a read lease until the end of the block: its objects are kept if they are merged into larger ones meanwhile.
-    For readers that need more than a quarter of an hour. Raises as that."""
+    """Like `committed`, with a read lease until the end of the block: its objects are kept even if they are merged into larger ones in the
+    meantime. For readers that need more than a quarter of an hour. Raises the errors of `committed`."""
     address = _address(url, options)
     with reading(address.open()):
         yield committed_at(address)
@@ -152,7 +158,7 @@ def _address(url: str, options: Mapping[str, Any]) -> ObjectsAddress:
 
 
 def committed_at(address: ObjectsAddress) -> CommittedObjects:
-    """Like `committed`."""
+    """Like `committed`, for an address."""
     store = address.open()
     found: list[CommittedObject] = []
     format_ = ""

@@ -3,9 +3,9 @@
     <url>/_scribengin/<lineage>/closing.json     the time settings of its folders, and what earlier lineages left open; written once
     <url>/data/<folder>/_COMPLETE.json           the completion marker for readers that use manifests; without `data/` if readers list
 
-The closing time is stored in the manifests (`closed_us`): compactors use it, and so do the tasks of the following Batches. So no compactor
-closes a folder to which rows may still be added, whatever its options. A completion marker is never deleted: another compactor could write
-it again.
+The closing time is stored in the manifests (`closed_us`). Compactors use it, and so do the tasks of the following Batches: no compactor
+closes a folder to which rows may still be added, whatever its options. A completion marker is never deleted, because another compactor
+could write it again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KIND, _FORMAT = "closing", 1
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """For one lineage of a sink that closes its folders, or did so."""
+    """How one lineage of a sink closes its folders, or closed them."""
 
     by: tuple[TimePath, ...]
     """the time settings of its own folders, then those of earlier lineages, if they differ"""
@@ -53,22 +53,32 @@ class Closing:
         return Closing(tuple(map(TimePath.of, body["by"])), {folder: Open(*each) for folder, each in body["open"].items()})
 
     def put(self, store: Store, lineage: str) -> None:
-        """Write it, unless it exists."""
+        """Write the settings, unless they exist."""
         body = {"by": [each.as_json() for each in self.by], "open": {folder: list(each) for folder, each in self.open.items()}}
         store.put(_key(lineage), seal(_KIND, _FORMAT, body))
 
     def end_us(self, folder: str) -> int | None:
-        """The end of a folder's time, the latest one; None: it has no end."""
+        """The end of a folder's time, in microseconds since 1970; by several settings the latest one. None: it has no end."""
         return max((end for each in self.by if (end := each.end_us(folder)) is not None), default=None)
 
     def is_closed(self, folder: str, closed_us: int | None) -> bool:
-        """Whether a folder is closed, by a manifest."""
+        """True if a folder is closed by the closing time `closed_us` of a manifest, in microseconds since 1970; None: nothing is closed."""
         end_us = None if closed_us is None else self.end_us(folder)
         return end_us is not None and closed_us is not None and end_us <= closed_us
 
 
 def check_folders(stands: TimePath, wanted: TimePath, *, sink: str, where: str) -> None:
-    """Raise Refused if a sink would name its folders differently than at the start of closing: a closed folder could be reopened."""
+    """Check that a sink names its folders as it did when it began to close them: otherwise a closed folder could be reopened.
+
+    Args:
+        stands: The stored time settings.
+        wanted: The sink's present time settings.
+        sink: The id of the sink.
+        where: The name of the place, for messages.
+
+    Raises:
+        Refused: They differ.
+    """
     if stands != wanted:
         found, expected = (f"{each.path} of {each.column} in {each.zone}" for each in (wanted, stands))
         raise Refused(
@@ -80,18 +90,18 @@ def check_folders(stands: TimePath, wanted: TimePath, *, sink: str, where: str) 
 
 
 def marker_key(folder: str, *, listed: bool) -> str:
-    """Key of a folder's completion marker."""
+    """The key of a folder's completion marker. `listed`: for readers that list the place."""
     return f"{'' if listed else f'{DATA}/'}{folder}{COMPLETE}"
 
 
 def is_marked(store: Store, folder: str) -> bool:
-    """Whether a folder has a completion marker, for readers of any kind."""
+    """True if a folder has a completion marker, for readers of either kind."""
     return any(store.head(marker_key(folder, listed=listed)) is not None for listed in (True, False))
 
 
 class OpenFolders:
-    """Contents that no completion marker counts: those of the newest compaction run, and of the manifests after it. Kept between polls, it
-    reads each manifest once."""
+    """The contents of folders that no completion marker counts: those of the newest compaction run, and of the manifests after it. Kept
+    between polls, so that it reads each manifest once."""
 
     def __init__(self, store: Store, lineage: str, closing: Closing) -> None:
         self.closing = closing
@@ -105,7 +115,7 @@ class OpenFolders:
         self._behind: dict[int, dict[str, Open]] = {}
 
     def follow(self, frontier: ObjectFrontier) -> None:
-        """Continue after the contents that a compaction run counted."""
+        """Continue from the contents that a compaction run counted."""
         self._of_turn = self.closing.open if frontier.scanned < 0 else frontier.open
         self._behind = {number: added for number, added in self._behind.items() if number > frontier.scanned}
         if self.next <= frontier.scanned:
@@ -119,7 +129,7 @@ class OpenFolders:
             if newest is not None:
                 self._add(*newest)
             newest = coming
-        # that one may be partly published, by a driver that is working or was killed
+        # the newest manifest may be partly published, by a driver that is working or was killed
         if newest is not None and is_visible(self._store, newest[1]["files"]):
             self._add(*newest)
 
@@ -138,7 +148,7 @@ class OpenFolders:
         self.closed_us = closed_after(record, ()).get("closed_us")
 
     def now(self) -> dict[str, Open]:
-        """Folder → its contents."""
+        """The contents of each folder."""
         found = dict(self._of_turn)
         for added in self._behind.values():
             for folder, each in added.items():
@@ -146,12 +156,12 @@ class OpenFolders:
         return found
 
     def is_closed(self, folder: str) -> bool:
-        """Whether no more rows can be added to a folder."""
+        """True if no more rows can be added to a folder."""
         return self.closing.is_closed(folder, self.closed_us)
 
     def markers(self, busy: Collection[str], *, listed: bool) -> list[dict[str, Any]]:
-        """The contents of the completion markers of folders that are closed and had none; without `busy` folders, which contain hidden
-        rows."""
+        """The contents of the completion markers of folders that are closed and have none. `busy` folders are left out: they contain hidden
+        rows. `listed`: for readers that list the place."""
         closed = {folder: each for folder, each in self.now().items() if folder not in busy and self.is_closed(folder)}
         # contents of earlier lineages may have been merged since they were counted
         closed |= _count_again(self._store, closed.keys() & self.closing.open.keys())
@@ -164,8 +174,13 @@ class OpenFolders:
         ]
 
     def after(self, frontier: ObjectFrontier, outputs: Collection[tuple[Mapping[str, Any], int]], closed: Collection[str]) -> None:
-        """Update the open contents in `frontier` after a compaction run with these outputs, each with the bytes of its inputs, and with
-        completion markers for `closed`."""
+        """Update `frontier` to the state after a compaction run.
+
+        Args:
+            frontier: The state; `scanned`, `open` and `done` are changed.
+            outputs: The entries of the objects that the run made, each with the bytes of its inputs.
+            closed: The folders that get a completion marker.
+        """
         found = self.now()
         for output, bytes_ in outputs:
             folder = place_of(output["name"])
@@ -179,7 +194,7 @@ class OpenFolders:
 
 
 _ALL = 2**31
-"""an index after those of all segments of a Batch: nothing in a folder with a completion marker is merged again"""
+"""an index greater than those of all segments of a Batch: nothing in a folder with a completion marker is merged again"""
 
 
 def _count(found: dict[str, Open], folder: str, rows: int, files: int, bytes_: int) -> None:
@@ -188,7 +203,7 @@ def _count(found: dict[str, Open], folder: str, rows: int, files: int, bytes_: i
 
 
 def _count_again(store: Store, folders: Collection[str]) -> dict[str, Open]:
-    """The contents of folders, of all lineages."""
+    """The contents of the folders, of all lineages, counted from the manifests and compaction runs."""
     found: dict[str, Open] = {}
     for lineage in lineages(store) if folders else ():
         for each in CountedManifests.of(store, lineage).objects():

@@ -36,12 +36,12 @@ PARTS_AT_ONCE = 4
 CONNECT_S, REQUEST_S, RETRY_S, RETRIES = 5, 120, 10, 3
 """time limits and retries of the store's client"""
 _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-"""variables that the library reads by itself"""
+"""environment variables that the library reads by itself"""
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _GONE = "(code: NoSuchKey)"
-"""the library's form of a store's answer about one key of many"""
+"""how the library reports a store's answer about one of many keys"""
 _REFUSED = re.compile(r"status code\W+40[013]\b")
-"""an answer to HEAD has no text"""
+"""how the library reports a refused HEAD request, whose answer has no text"""
 _REMEDIES = {
     ("NoSuchBucket", "InvalidBucketName"): ("objects-bucket", "create the bucket, or correct `url`"),
     ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "AuthorizationHeaderMalformed", "XAdminUserNotFound"): (
@@ -62,7 +62,7 @@ _REMEDIES = {
 """S3 error → our code, and the remedy"""
 
 _FULL = ("InsufficientStorage", "InsufficientCapacity", "StorageFull", "QuotaExceeded", "No space left on device", "Disk quota exceeded")
-"""messages of stores whose disks are full: RFC 4918's 507, MinIO and Ceph; gateways to a file system use its own words"""
+"""messages of stores whose disks are full: those of RFC 4918 (status 507), MinIO and Ceph; gateways to a file system use its own words"""
 
 
 def client() -> Any:
@@ -79,7 +79,7 @@ def client() -> Any:
 
 
 class S3Store:
-    """See Store; keys are relative to the address. Cheap to keep, not to create; not pickled."""
+    """A store with the S3 protocol, see Store; keys are relative to the address. Cheap to keep, expensive to create; not pickled."""
 
     copy_bytes = 5 * 2**30
     """the largest object that S3 copies in one request"""
@@ -107,7 +107,7 @@ class S3Store:
         self._obstore = obstore
         self._errors = obstore.exceptions
         for name in _ENDPOINTS:
-            if os.environ.get(name) == "":  # none, as for AWS's tools: the library would use it as an address
+            if os.environ.get(name) == "":  # empty means unset, as for AWS's tools; the library would use it
                 del os.environ[name]
         retry: Any = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
         with self._explained("cannot be opened"):
@@ -158,7 +158,7 @@ class S3Store:
                 yield from map(self._entry, some)
 
     def delete(self, *keys: str) -> None:
-        """See Store. Some stores list a key in their answer that another process has deleted meanwhile: keys are then deleted one by
+        """See Store. Some stores report a key that another process has deleted in the meantime as an error: keys are then deleted one by
         one."""
         if keys:
             with self._explained(f"failed to delete {keys[0]}"), suppress(FileNotFoundError):
@@ -172,7 +172,7 @@ class S3Store:
                             self.delete(key)
 
     def move(self, key: str, to: str) -> None:
-        """See Store. The store copies, then deletes."""
+        """See Store. The store copies the object, then deletes the original."""
         with self._explained(f"failed to copy {key}"):
             self._obstore.copy(self._store, self.prefix + key, self.prefix + to)
         self.delete(key)
@@ -184,7 +184,7 @@ class S3Store:
         return S3Writer(self, opened, key)
 
     def abandon(self, key: str) -> None:
-        """See Store. Without an own access key (with a role of the machine) parts stay, until the store's own rules delete them."""
+        """See Store. Without an access key (the machine has a role) parts are kept until the store's own rules delete them."""
         if self.login is not None:
             uploads = Uploads(self)
             for name, upload in uploads.unfinished(key):
@@ -225,14 +225,20 @@ def s3a_settings(address: ObjectsAddress) -> dict[str, str]:
 
 
 def _is_missing(error: FileNotFoundError) -> bool:
-    """Whether the object itself does not exist: some stores also answer 404 for a missing bucket or access key. The answer to HEAD has no
+    """True if the object itself does not exist: some stores also answer 404 for a missing bucket or access key. The answer to HEAD has no
     text."""
     found = _CODE.search(str(error))
     return found is None or found[1] == "NoSuchKey"
 
 
 def fault_of(address: ObjectsAddress, text: str, what: str) -> ScribenginError:
-    """The message of a store or its client, as a Scribengin error."""
+    """A message of a store or its client as a Scribengin error.
+
+    Args:
+        address: The address of the store.
+        text: The message.
+        what: The action that failed, such as "cannot be written".
+    """
     found = _CODE.search(text)
     code = found[1] if found else ""
     message = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
@@ -312,20 +318,20 @@ class StoreResponse:
 
     @property
     def text(self) -> str:
-        """The body."""
+        """The body of the answer, as text."""
         return self.data.decode(errors="replace")
 
     def all_of(self, tag: str) -> list[str]:
-        """The texts of these elements."""
+        """The texts of all elements with this tag."""
         return [unescape(found) for found in re.findall(f"<{tag}>(.*?)</{tag}>", self.text, re.DOTALL)]
 
     def one_of(self, tag: str) -> str:
-        """The first text; empty if there is none."""
+        """The text of the first element with this tag; empty if there is none."""
         return next(iter(self.all_of(tag)), "")
 
 
 class SignedRequests:
-    """To one bucket. Keys are complete; thread-safe. Raises the store's errors."""
+    """Signed requests to one bucket. Keys are complete; thread-safe. Raises the store's errors."""
 
     def __init__(self, address: ObjectsAddress, bucket: str) -> None:
         """Raises SinkError if the address has no access key."""
@@ -355,16 +361,16 @@ class SignedRequests:
         headers: Mapping[str, str] | None = None,
         known: tuple[int, ...] = (),
     ) -> StoreResponse:
-        """The answer to a request, sent again if none arrives, or the store is overloaded.
+        """Send a request and return the answer. The request is sent again if there is no answer, or the store is overloaded.
 
         Args:
-            method: of HTTP.
-            key: of an object; None for the bucket.
-            query: after the `?`.
-            what: the action, for the error: "failed to write orders/1".
-            body: the content.
-            headers: in addition to those of the signature.
-            known: statuses of failures that the caller expects.
+            method: The HTTP method.
+            key: The key of an object; None for the bucket.
+            query: The parameters after the `?`.
+            what: The action, for the error: "failed to write orders/1".
+            body: The content.
+            headers: Headers in addition to those of the signature.
+            known: Statuses of failures that the caller handles; other failures are raised.
         """
         answer = self._ask(method, key, query, body, what, headers or {})
         content = method == "GET" and key is not None and answer.status < 300
@@ -408,7 +414,7 @@ class SignedRequests:
         return StoreResponse(answer.status, answer.headers, answer.read())
 
     def _signed(self, method: str, path: str, query: str, body: bytes, given: Mapping[str, str]) -> dict[str, str]:
-        """The headers, with the signature over them, as in AWS's documentation of Signature Version 4."""
+        """The headers of a request, with the signature over them, as in AWS's documentation of Signature Version 4."""
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         digest = hashlib.sha256(body).hexdigest()
         headers = {"host": self._host, "x-amz-content-sha256": digest, "x-amz-date": now}
@@ -434,32 +440,52 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 class Uploads:
-    """For one store. Keys are those of the store. Raises the store's errors."""
+    """The multipart uploads of one store. Keys are relative to the store. Raises the store's errors."""
 
     def __init__(self, store: S3Store | SignedRequests) -> None:
-        """For a store, or for a whole bucket. Raises SinkError if the store has no access key."""
+        """`store` is a store, or all of a bucket. Raises SinkError if it has no access key."""
         if isinstance(store, SignedRequests):
             self._requests, self._prefix = store, ""
         else:
             self._requests, self._prefix = SignedRequests(store.address, store.bucket), store.prefix
 
     def writer(self, key: str) -> PartedWriter:
-        """An object whose parts are sent, but which is not completed."""
+        """A writer that sends the parts of an object, but does not complete it."""
         return PartedWriter(self, key)
 
     def begin(self, key: str, headers: Mapping[str, str] | None = None) -> str:
-        """The id of a new upload; `headers`: of the object, such as `x-amz-meta-…`."""
+        """Start an upload and return its id. `headers`: headers of the object, such as `x-amz-meta-…`."""
         return self._requests.asked(
             "POST", self._prefix + key, {"uploads": ""}, f"failed to start the upload of {key}", headers=headers
         ).one_of("UploadId")
 
     def part(self, key: str, upload: str, nth: int, data: bytes) -> str:
-        """Send part `nth`, from 1 on; returns its tag. Sending a part again replaces it."""
+        """Send a part. Sending a part again replaces it.
+
+        Args:
+            key: The key of the object.
+            upload: The id of the upload.
+            nth: The number of the part, from 1.
+            data: The bytes of the part.
+
+        Returns:
+            The tag of the part.
+        """
         query = {"partNumber": str(nth), "uploadId": upload}
         return self._requests.asked("PUT", self._prefix + key, query, f"failed to write {key}", data).headers.get("ETag", "")
 
     def complete(self, key: str, upload: str, etags: Sequence[str], *, create: bool = False) -> bool:
-        """Complete the upload; False if it does not exist (any more), or, with `create`, if the object exists."""
+        """Complete an upload.
+
+        Args:
+            key: The key of the object.
+            upload: The id of the upload.
+            etags: The tags of the parts, in order.
+            create: Do not replace an existing object.
+
+        Returns:
+            False if the upload does not exist (any more), or, with `create`, if the object exists or another write of it is in progress.
+        """
         parts = "".join(f"<Part><PartNumber>{nth}</PartNumber><ETag>{etag}</ETag></Part>" for nth, etag in enumerate(etags, 1))
         body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         what = f"failed to complete {key}"
@@ -471,11 +497,11 @@ class Uploads:
         return answer.status not in known
 
     def abort(self, key: str, upload: str) -> None:
-        """Delete its parts; no error if there is no such upload."""
+        """Delete the parts of an upload; no error if there is no such upload."""
         self._requests.asked("DELETE", self._prefix + key, {"uploadId": upload}, f"failed to abort {key}", known=(GONE,))
 
     def unfinished(self, key: str = "") -> Iterator[tuple[str, str]]:
-        """(key, upload) of those whose keys begin with `key`."""
+        """(key, id of the upload) of the unfinished uploads whose keys begin with `key`."""
         marker: dict[str, str] = {}
         prefix = self._prefix + key
         while True:
@@ -487,15 +513,15 @@ class Uploads:
             marker = {"key-marker": answer.one_of("NextKeyMarker"), "upload-id-marker": answer.one_of("NextUploadIdMarker")}
 
     def make_bucket(self) -> None:
-        """Ignore the error if the object exists and is ours."""
+        """Create the bucket. No error if it exists and is ours."""
         answer = self._requests.asked("PUT", None, {}, "cannot be created", known=(CONFLICT,))
         if "BucketAlreadyOwnedByYou" not in answer.text:
             self._requests.check(answer, "cannot be created")
 
 
 class PartedWriter(CountedWriter):
-    """An object whose parts are in the store, and that `Uploads.complete` makes visible, in any process. See StoreWriter, but `finish` only
-    sends the last part: `upload` and `etags` are needed to complete it."""
+    """An object whose parts are in the store, and that `Uploads.complete` makes visible, in any process. Like a StoreWriter, but `finish`
+    only sends the last part: completing the upload requires `upload` and `etags`."""
 
     def __init__(self, uploads: Uploads, key: str) -> None:
         self._uploads = uploads

@@ -58,7 +58,7 @@ class PublishedObjects(ABC):
 
     @abstractmethod
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
-        """A stream for one task output; it writes nothing before its first row."""
+        """Create a stream for one task output; it writes nothing before its first row. See StagingSink."""
 
     def check_place(self) -> None:
         """See PlaceChecking."""
@@ -76,7 +76,7 @@ class PublishedObjects(ABC):
             )
 
     def publish(self, decided: Decided) -> None:
-        """Take the steps of `staged_commit`. Raises FencedError or StateError; see the contract."""
+        """Publish the Batch, in the steps of `staged_commit`. Raises FencedError or StateError; see the contract."""
         batch = decided.batch
         where = str(self._address)
         Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=where)
@@ -111,12 +111,12 @@ class PublishedObjects(ABC):
 
     @abstractmethod
     def _reveal(self, batch: BatchId, record: Mapping[str, Any]) -> set[str]:
-        """Show readers the objects of the record, as far as that was not done before; returns the keys that stay. The other objects of the
-        Batch are deleted."""
+        """Make the objects of the record visible, unless that is done already. Returns the keys of the objects to keep: the other objects
+        of the Batch are deleted."""
 
 
 class ObjectsSink(PublishedObjects):
-    """One prefix. Executors get a pickled copy, from which they take streams."""
+    """A sink that writes below one prefix. Executors get a pickled copy, from which they create streams."""
 
     def __init__(self, place: ConnectorContext) -> None:
         options = place.options
@@ -145,13 +145,13 @@ class ObjectsSink(PublishedObjects):
         self._restorable: bool | None = None
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the prefix, or confirm its own claim; see the contract."""
+        """Claim the prefix, or confirm an existing claim; see the contract."""
         self._address = self._address.with_login()
         Owners(self._store).claim(owner=owner, lineage=lineage, sink=self.node, flow=self._flow, where=str(self._address), adopt=adopt)
         self._owner = owner
         self._begin(lineage)
         if self._listed:
-            self._uploads()  # reports now that there is no access key
+            self._uploads()  # a missing access key is reported now
 
     def _begin(self, lineage: str) -> None:
         """Take over the folders by time of earlier lineages."""
@@ -162,11 +162,11 @@ class ObjectsSink(PublishedObjects):
             self._rules = replace(self._rules, looks_for_markers=marked)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
-        """A stream for one task output; it writes nothing before its first row."""
+        """Create a stream for one task output; it writes nothing before its first row. See StagingSink."""
         return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules_of(batch))
 
     def _rules_of(self, batch: BatchId) -> Rules:
-        """With the folders closed by the Batches before it: the same whenever it is run."""
+        """The rules for a Batch, including the folders that the Batches before it closed: the same whenever the Batch is run."""
         if not any(isinstance(part, TimePath) for part in self._rules.partition_by):
             return self._rules
         before = Manifests(self._store, batch.lineage).commits.newest_below(batch.number)
@@ -188,7 +188,7 @@ class ObjectsSink(PublishedObjects):
 
     @property
     def restorable(self) -> bool:
-        """Whether the store allows moving objects to its trash; checked once."""
+        """True if the store allows moving objects to its trash; checked once."""
         if self._restorable is None:
             self._restorable = can_keep(self._store)
         return self._restorable
@@ -212,7 +212,7 @@ class ObjectsSink(PublishedObjects):
         StoreTrash(self._store, id_).drop()
 
     def _written(self, owner: str, flow: str) -> list[str]:
-        """The existing objects that manifests name. Raises Refused if others have written too."""
+        """The existing objects that manifests name. Raises Refused if others have written there too."""
         store = self._store
         where = str(self._address)
         Owners(store).check_clear(owner=owner, flow=flow, sink=self.node, where=where)
@@ -238,7 +238,7 @@ class ObjectsSink(PublishedObjects):
                 for number, some in groupby(notes.staged(), key=itemgetter(0)):
                     notes.sweep(number, [key for _, key in some])
         store.delete(*there)
-        # the claims last: killed before, it can be done again
+        # the claims last: if the process is killed before, the call can be repeated
         ours = [entry.key for entry in store.list(INTERNAL)]
         claims = [key for key in ours if key.startswith(CLAIMS)]
         store.delete(*(key for key in ours if key not in claims))
@@ -249,7 +249,7 @@ class ObjectsSink(PublishedObjects):
         return later_of(self._store)
 
     def _reveal(self, batch: BatchId, record: Mapping[str, Any]) -> set[str]:
-        """Complete the uploads that have waited for it; other objects count because the manifest names them."""
+        """Complete the uploads that waited for this Batch; other objects count as soon as the manifest names them."""
         waiting = [file for file in record["files"] if "upload" in file]
         if waiting:
             uploads = self._uploads()

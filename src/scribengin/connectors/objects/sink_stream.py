@@ -1,4 +1,4 @@
-"""Writes of one task output: objects that no manifest names yet, and their write receipt."""
+"""The writes of one task output: objects that no manifest names yet, and their write receipt."""
 
 from __future__ import annotations
 
@@ -48,20 +48,21 @@ class Rules:
     root: str
     """prefix of the objects' keys; for hidden ones of a lineage, `hidden_root` precedes it"""
     hidden: bool
-    """a compactor makes the written objects visible later"""
+    """True if the written objects stay hidden until a compactor merges them"""
     json: bool
-    """the encoders write JSON, and accept it too"""
+    """True if the encoders write JSON, and accept it too"""
     csv: tuple[str, str, bool] | None
     """how CSV is written: delimiter, null, with a header"""
     most_bytes: int | None
     listed: bool
-    """uploads are completed when their Batch is published"""
+    """True if uploads are completed only when their Batch is published"""
     delay_us: int | None = None
-    """write receipts record what their rows close, see `late_rows`; None: not needed"""
+    """how much newer than a folder's end rows must be to close it, in microseconds: write receipts then record what their rows close, see
+    `late_rows`; None: they record nothing"""
     closed_us: int | None = None
-    """a folder whose time ended by then is closed"""
+    """a folder whose time ended by then is closed; microseconds since 1970"""
     looks_for_markers: bool = False
-    """a folder with a completion marker is closed, too: an earlier lineage may have written one"""
+    """True if a folder with a completion marker is closed too: an earlier lineage may have written the marker"""
 
 
 class ObjectsSinkStream:
@@ -93,7 +94,7 @@ class ObjectsSinkStream:
         self._keys: list[str] = []
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows. Refused are rows that are too late for a closed folder, or whose folder is not valid in a key."""
+        """Stage the rows. Returns the rows that are too late for a closed folder, or whose folder is not valid in a key."""
         refused: list[Bad] = []
         if self._partitions is None:
             if batch.num_rows:
@@ -114,7 +115,7 @@ class ObjectsSinkStream:
         self,
         lines: bytes,
         rows: int,
-        columns: Mapping[str, pa.Array],  # noqa: ARG002 (none is asked for)
+        columns: Mapping[str, pa.Array],  # noqa: ARG002 (no columns are requested)
         ids: Sequence[str] | None = None,  # noqa: ARG002 (the contract's)
     ) -> Sequence[Bad]:
         """Stage rows that are JSON."""
@@ -125,7 +126,7 @@ class ObjectsSinkStream:
         return ()
 
     def close(self) -> Receipt:
-        """Finish the objects, which are durable then; some concurrently, because most of the time each waits for the store."""
+        """Finish the objects, which are then durable; some concurrently, because most of the time is spent waiting for the store."""
         if len(self._open) > 1:
             with ThreadPoolExecutor(min(len(self._open), _FINISHED_AT_ONCE), "finish") as pool:
                 self._done += (found | self._form for found in pool.map(lambda segment: segment.finish(), self._open.values()))
@@ -144,7 +145,7 @@ class ObjectsSinkStream:
             self._notes.sweep(self._batch.number, self._keys)
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
-        """(reason, message), if the folder accepts no rows."""
+        """(reason, message) if the folder accepts no rows; None if it does."""
         if said := too_long(folder, most_name=_MOST_NAME, most_path=_MOST_FOLDER):
             return "too-large", said
         why = self._late.why_closed(folder)
@@ -183,7 +184,7 @@ class ObjectsSinkStream:
 
 
 def _form(rules: Rules, schema: Schema) -> dict[str, Any]:
-    """What a compactor must know of a segment."""
+    """The properties of a segment that a compactor needs."""
     if rules.csv is None:
         return {}
     *cells, header = rules.csv
@@ -234,7 +235,7 @@ class _Segment:
 
 
 class _LaterSegment(_Segment):
-    """One that is not visible before its Batch is published."""
+    """A segment that is not visible before its Batch is published."""
 
     def __init__(self, writer: LaterWriter, name: str, schema: Schema, rules: Rules) -> None:
         super().__init__(writer, name, schema, rules)

@@ -1,4 +1,4 @@
-"""The source: objects below a url, each read once, in key order; their contents are read like those of files."""
+"""The source: objects below a url, each read once, in the order of their keys; their contents are read like those of files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class ObjectsSource:
         return self._content.resolve_schema()
 
     def reader(self) -> ObjectsReader:
-        """A fresh reader. Raises SourceError if a sink's manifests say which objects are committed; the store's errors."""
+        """A fresh reader. Raises SourceError if a sink writes there, whose manifests define which objects are committed; the store's
+        errors."""
         options = self._options
         return ObjectsReader(
             self._address,
@@ -85,7 +86,7 @@ class ObjectsSource:
 
 
 class _Object:
-    """The operations of a file's path that `FilesSource` uses."""
+    """An object with the operations of a file path that `FilesSource` uses."""
 
     def __init__(self, store: Store, key: str, size: int) -> None:
         self._store, self._key, self._size = store, key, size
@@ -95,7 +96,7 @@ class _Object:
         return f"{self._store}/{self._key}"
 
     def open(self, _mode: str = "rb", buffering: int = 0) -> RangedFile:
-        """A stream that can be read and sought in."""
+        """Open the object for reads and seeks."""
         assert buffering <= 0
         return RangedFile(self._store, self._key, self._size)
 
@@ -120,26 +121,26 @@ class _Content(FilesSource):
                 yield from self._content(file, path, piece)
 
     def check_first(self) -> None:
-        """The schema of the first object."""
+        """Check the first object, as `FilesSource.check_first` does."""
         first = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match).first()
         if first is not None and first.size:
             self.check_object(first.key, first.size)
 
     def check_keys(self) -> None:
-        """The columns of the first object: reading all of them costs a request each."""
+        """Check the columns of the first object only: reading those of all objects costs a request each."""
         first = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match).first()
         if first is not None and first.size:
             self._refuse(self._without_key(cast("Path", _Object(self._store, first.key, first.size)), first.size))
 
     def check_object(self, key: str, size: int) -> None:
-        """The first bytes of that object."""
+        """Check an object of `size` bytes by its first bytes."""
         self.check_file(cast("Path", _Object(self._store, key, size)), size)
 
     def _own_names(self, path: Path) -> list[str] | None:
         return super()._own_names(cast("Path", path.open("rb", buffering=0)) if self._format == "parquet" else path)
 
     def divided(self, piece: FilePiece) -> list[FilePiece]:
-        """A whole object as pieces for tasks."""
+        """The object, which is a whole one, as pieces for tasks."""
         if self._format == "parquet":
             from scribengin.connectors.files.parquet import divide_groups
 
@@ -148,7 +149,7 @@ class _Content(FilesSource):
 
     @contextmanager
     def _opened(self, path: Path, piece: FilePiece) -> Iterator[IO[bytes]]:
-        """The object, compared with its record before and after reading."""
+        """Open the object; it is compared with its record before and after reading."""
         try:
             self._compare(path, piece)
             yield cast("IO[bytes]", path.open("rb", buffering=0))

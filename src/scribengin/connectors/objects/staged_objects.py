@@ -1,4 +1,4 @@
-"""Objects that one process writes and another makes visible: by multipart uploads, or, in a store that can, by renaming."""
+"""Objects that one process writes and another makes visible: by multipart uploads, or, in a store that supports it, by renaming."""
 
 from __future__ import annotations
 
@@ -15,29 +15,38 @@ if TYPE_CHECKING:
 
 
 class LaterWriter(StoreWriter, Protocol):
-    """Like a StoreWriter, but the object is not visible after `finish`: `Later.complete` needs the values returned here."""
+    """Like a StoreWriter, but the object is not visible after `finish`: `Later.complete` needs the values of these properties."""
 
     @property
     def upload(self) -> str:
-        """The store's name for it until then."""
+        """The store's name for the unfinished object."""
 
     @property
     def etags(self) -> list[str]:
-        """The tags of its parts, after it is finished."""
+        """The tags of its parts, after `finish`."""
 
 
 class Later(Protocol):
-    """For one store."""
+    """Writes unfinished objects of one store, and makes them visible."""
 
     def writer(self, key: str) -> LaterWriter:
-        """An unfinished object; no other process may write the key."""
+        """A writer for an unfinished object; no other process may write the key."""
 
     def complete(self, key: str, upload: str, etags: Sequence[str]) -> bool:
-        """Make it visible, in any process; False if there is no object of that name (any more)."""
+        """Make an object visible. Any process may call it.
+
+        Args:
+            key: The key of the object.
+            upload: `LaterWriter.upload`.
+            etags: `LaterWriter.etags`.
+
+        Returns:
+            False if there is no unfinished object of that name (any more).
+        """
 
 
 def later_of(store: Store) -> Later:
-    """Raises SinkError if the store does not support it."""
+    """The Later of a store. Raises SinkError if the store does not support it."""
     from scribengin.connectors.hdfs.store import HdfsStore
     from scribengin.connectors.objects.s3 import Uploads
 
@@ -45,8 +54,17 @@ def later_of(store: Store) -> Later:
 
 
 def complete(store: Store, later: Later, file: Mapping[str, Any], named_by: str) -> None:
-    """Make an object visible that `named_by`, a Batch or a compaction run, records as written, unless that was done. Raises StateError if
-    it does not exist any more."""
+    """Make an object visible, unless it is already.
+
+    Args:
+        store: The store.
+        later: The Later of the store.
+        file: The entry of the object in the record.
+        named_by: The Batch or compaction run whose record names the object, for messages.
+
+    Raises:
+        StateError: Neither the object nor its upload exists any more.
+    """
     if later.complete(file["name"], file["upload"], file["etags"]):
         return
     found = store.head(file["name"])

@@ -1,10 +1,10 @@
-"""Data that a reset has removed from a place, kept for a while so that it can be restored.
+"""The trash of a place: data that a reset has removed is kept for a while, so that it can be restored.
 
     <url>/_scribengin_trash/<id>/<folder>/removed-NAME.removed     the object that was at <folder>/NAME
     <url>/_scribengin/moving                                       the id, while manifests are being moved and cannot be read
 
-Nothing leaves the store: objects are copied there and deleted, files of an HDFS are renamed. Readers skip names that begin with `_`. Each
-step may be interrupted at any point and repeated. Claims are moved last, and restored last: in between no run can claim the place.
+The data stays in the store: objects are copied and deleted, files of an HDFS are renamed. Readers skip names that begin with `_`. Each step
+is idempotent and may be interrupted at any point. Claims are moved last, and restored last: in between no run can claim the place.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _AT_ONCE = 8
 
 
 def can_keep(store: Store) -> bool:
-    """Whether the objects of the place can be moved to its trash. Tries it with an object of its own: no store reports the right to
-    copy."""
+    """True if the objects of the place can be moved to its trash. Tries it with an object of its own, because no store reports the
+    permission to copy."""
     if any(entry.size > store.copy_bytes for entry in store.list()):
         return False
     probe = f"{TRASH}/probe-{uuid4().hex}"
@@ -52,12 +52,12 @@ def can_keep(store: Store) -> bool:
 
 
 def is_moving(store: Store) -> bool:
-    """Whether a move to the trash was interrupted when all objects had been moved, and only manifests were left."""
+    """True if a move to the trash was interrupted when all objects had been moved, and only manifests were left."""
     return store.get(_MOVING) is not None
 
 
 def noted_keys(store: Store) -> set[str]:
-    """The keys of uploads that are not objects yet, and whose Batches or compaction runs are in the trash: they are kept until the trash is
+    """The keys of uploads that are not completed, and whose Batches or compaction runs are in the trash: they are kept until the trash is
     deleted."""
     originals = (_original(entry.key) for entry in store.list(TRASH))
     return {noted[1] for key in originals if (noted := _NOTE.match(key)) is not None}
@@ -69,7 +69,7 @@ def _original(kept: str) -> str:
 
 
 class StoreTrash:
-    """The data that one reset has removed from one place."""
+    """The objects that one reset has removed from one place."""
 
     def __init__(self, store: Store, id_: str) -> None:
         self._store = store
@@ -77,7 +77,8 @@ class StoreTrash:
         self._top = f"{TRASH}/{id_}"
 
     def take(self, named: Iterable[str]) -> None:
-        """Move objects there, staged objects of tasks and compactors, and all ownership records."""
+        """Move the objects with these keys to the trash, then staged objects of tasks and compactors, and all records; claims last.
+        Idempotent."""
         store = self._store
         if not is_moving(store):
             wanted = {*named, *self._staged()}
@@ -85,13 +86,13 @@ class StoreTrash:
             store.put(_MOVING, self._id.encode())
         ours = [entry.key for entry in store.list(INTERNAL) if entry.key != _MOVING]
         self._move((key, self._kept(key)) for key in ours if not key.startswith(CLAIMS))
-        store.delete(_MOVING)  # before the claims: without one a run may claim the place
+        store.delete(_MOVING)  # before the claims: as soon as there is no claim, a run may claim the place
         for key in sorted((key for key in ours if key.startswith(CLAIMS)), reverse=True):
             self._check_same(key, self._kept(key))
             self._move([(key, self._kept(key))])
 
     def check_back(self) -> None:
-        """Raise Refused if the place of an object is occupied by now, or the trash is empty."""
+        """Raise Refused if the original place of an object is occupied by now, or the trash is empty."""
         kept = dict(self._originals())
         if not kept and not Owners(self._store).claims():
             raise Refused(
@@ -101,25 +102,25 @@ class StoreTrash:
             )
         there = {entry.key: entry.size for entry in self._store.list() if not entry.key.startswith(f"{TRASH}/")}
         for key in there.keys() & kept.keys():
-            # killed between a copy and its deletion, the object exists at both
+            # if the process was killed between a copy and its deletion, the object exists at both places
             if is_internal(key):
                 self._check_same(key, kept[key][0])
             elif there[key] != kept[key][1]:
                 raise self._taken(key)
 
     def give_back(self) -> None:
-        """Move everything back to its place."""
+        """Move all objects back to their original places; claims last. Idempotent."""
         kept = {key: where for key, (where, _) in self._originals()}
         claims = sorted(key for key in kept if key.startswith(CLAIMS))
         ours = [key for key in kept if is_internal(key) and not key.startswith(CLAIMS)]
         self._move((kept[key], key) for key in kept if not is_internal(key))
         self._move((kept[key], key) for key in ours)
-        self._store.delete(_MOVING)  # of a reset that was interrupted
+        self._store.delete(_MOVING)  # left by a reset that was interrupted
         for key in claims:
             self._move([(kept[key], key)])
 
     def drop(self) -> None:
-        """Delete it permanently, with the parts of uploads that never became objects."""
+        """Delete the objects permanently, with the parts of uploads that were never completed."""
         kept = dict(self._originals())
         for key in kept:
             if (noted := _NOTE.match(key)) is not None:
