@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.plan.sql import patterns
 from scribengin.plan.sql.patterns import backslash_faults, escape_patterns, time_faults
-
-
-def test_the_example_in_the_docstring_holds() -> None:
-    assert doctest.testmod(patterns).failed == 0
 
 
 @pytest.mark.parametrize(

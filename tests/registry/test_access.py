@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
-from scribengin.registry import access
 from scribengin.registry.access import DigestLogin, RegistryAddress, SaslLogin, check_root
 from scribengin.registry.contract import ANYONE, Grant, May
 
@@ -80,7 +77,3 @@ def test_a_root_that_everybody_may_only_read_is_no_open_one() -> None:
     check_root(address, [Grant("digest:a:b", May.ALL), Grant(ANYONE, May.READ)], insecure=False)
     with pytest.raises(Refused, match=r"world:anyone \(read, create\)"):
         check_root(address, [Grant(ANYONE, May.READ | May.CREATE)], insecure=False)
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(access).failed == 0

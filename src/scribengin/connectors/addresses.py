@@ -112,8 +112,8 @@ def brokers_fault(brokers: str) -> Fault | None:
 
 
 def database_fault(url: str) -> Fault | None:
-    """A check for `Option.check`: a URL of PostgreSQL (for other schemes see `url_check`), which may name several servers, or none (a socket
-    of this machine)."""
+    """A check for `Option.check`: a URL of PostgreSQL (for other schemes see `url_check`), which may name several servers, or none (a
+    socket of this machine)."""
     scheme, found, rest = url.partition("://")
     hosts = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
     named = [host for host in hosts.split(",") if host]

@@ -49,10 +49,16 @@ class TableBlock(ArrowBlock):
     texts: pa.RecordBatch | None = None
 
     def payload(self, ordinal: int) -> bytes:
-        """The row as JSON; if a value does not fit, all its values as texts."""
+        """The row as JSON; if a value does not fit, as the server sent it.
+
+        The values that fit keep their types, so that a replay reads the row when those that do not fit are corrected.
+        """
         if self.texts is None or all(each.ordinal != ordinal for each in self.bad):
             return ArrowBlock.payload(self, ordinal)
-        return ArrowBlock(self.file, self.texts).payload(ordinal)
+        sent = self.texts.slice(ordinal, 1)
+        fit = {name: self.batch.column(name).slice(ordinal, 1) for name in self.batch.schema.names}
+        values = {name: fit[name] if name in fit and fit[name].null_count == 0 else sent.column(name) for name in sent.schema.names}
+        return ArrowBlock(self.file, pa.RecordBatch.from_arrays(list(values.values()), names=list(values))).payload(0)
 
 
 class ArrowDecoder:
