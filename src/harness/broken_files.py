@@ -1,5 +1,5 @@
-"""Files sinks that are wrong on purpose, each in one way that `conformance.check_sink` must tell: deaths, kills, attempts at once, rows
-that are never taken, new columns, secrets. The commit protocol's own faults are in `broken_sinks`."""
+"""Files sinks that are wrong on purpose, each with one fault that `conformance.check_sink` must detect: deaths, kills, concurrent attempts,
+rows that are never accepted, new columns, secrets. Faults of the commit protocol itself are in `broken_sinks`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 KNOWN = ("run", "part", "seq", "bucket", "body", "crc")
 POISON = 666
-"""a `seq` that the picky ones never take"""
+"""a `seq` that the picky sinks never accept"""
 
 
 class PurgesEarly(FilesSink):
-    """ "What is staged at a start was left by a crash": it may be a sleeping driver's, which can still decide."""
+    """Deletes all staged data at a start, as if a crash had left it: it may belong to a suspended driver that can still decide."""
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:  # noqa: D102
         super().recover(decided, lineage=lineage, before=before)
@@ -40,7 +40,7 @@ class PurgesEarly(FilesSink):
 
 
 class CopiesIntoPlace(FilesSink):
-    """Publishes by copying, because "a rename may cross file systems"; readers see how a file grows."""
+    """Publishes by copying, because "a rename may cross file systems"; so readers see growing files."""
 
     def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
         for staged, final in place.files_of(batch.number, record, self.path):
@@ -51,7 +51,7 @@ class CopiesIntoPlace(FilesSink):
 
 
 class CleansUp(FilesSink):
-    """Says first that the Batch stands there, and takes it back where anything goes wrong: a process that is killed takes nothing back."""
+    """Records first that the Batch is published, and removes that record after an error: a killed process does not remove it."""
 
     def _publish(self, decided: Decided) -> None:
         mark, here = self.path / INTERNAL / "done", f"{decided.batch.number} {decided.input_hash}".encode()
@@ -68,7 +68,7 @@ class CleansUp(FilesSink):
 
 
 class _Through:
-    """A stream before another one, to be changed at one place."""
+    """A stream that passes calls to another one; subclasses change one of its methods."""
 
     wants_ids = False
 
@@ -89,7 +89,7 @@ class _Through:
 
 
 class LocksItsUnit(FilesSink):
-    """One attempt at a time: "the second one waits for nothing, the first is still there"."""
+    """Allows one attempt at a time, by a lock file that a killed attempt leaves behind."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         lock = self.path / INTERNAL / f"lock-{batch.number}-{unit}"
@@ -108,7 +108,7 @@ class _Locked(_Through):
 
 
 class OneAtATime(FilesSink):
-    """Remembers which units are being written, and refuses another attempt meanwhile."""
+    """Remembers which task outputs are being written, and refuses another attempt meanwhile."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         key = (str(self.path), batch.number, unit)
@@ -122,7 +122,7 @@ _OPEN: dict[tuple[str, int, int], Any] = {}
 
 
 class SharesItsWriter(FilesSink):
-    """Attempts at one unit in one process get one writer, because "two never run there at once"."""
+    """Gives all attempts at a task output in one process the same writer, because "two never run there at once"."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         key = (str(self.path), batch.number, unit)
@@ -151,13 +151,13 @@ class _Shared(_Through):
 
 
 class Picky(FilesSink):
-    """This one is right: rows with that `seq` come back."""
+    """A correct sink: rows with the seq `POISON` are refused."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         return _Picky(super().stream(batch, unit, attempt, schema), self)
 
     def refused(self, wrong: list[int], rows: int) -> list[Bad]:  # noqa: ARG002 (for those that are broken)
-        """What comes back of a write of so many rows."""
+        """The refused rows of a write with `rows` rows. `wrong` are the indexes of rows that are not accepted."""
         return [Bad(index, "seq", f"seq {POISON} is not taken") for index in wrong]
 
 
@@ -171,21 +171,21 @@ class _Picky(_Through):
 
 
 class Forgets(Picky):
-    """Leaves them out, and says nothing."""
+    """Drops the rows without reporting them."""
 
     def refused(self, wrong: list[int], rows: int) -> list[Bad]:  # noqa: ARG002, D102
         return []
 
 
 class RefusesAll(Picky):
-    """Takes a write as one thing: what is wrong with one row is wrong with all of them."""
+    """Refuses all rows of a write if one of them is wrong."""
 
     def refused(self, wrong: list[int], rows: int) -> list[Bad]:  # noqa: D102
         return [Bad(index, "seq", f"seq {POISON} is not taken") for index in range(rows)] if wrong else []
 
 
 class Fails(Picky):
-    """Fails, and would for ever."""
+    """Fails at a wrong row, and would fail at each retry."""
 
     def refused(self, wrong: list[int], rows: int) -> list[Bad]:  # noqa: D102
         if wrong:
@@ -194,7 +194,7 @@ class Fails(Picky):
 
 
 class SaysNoReason(Picky):
-    """Does not say why."""
+    """Refuses the rows without a reason."""
 
     def refused(self, wrong: list[int], rows: int) -> list[Bad]:  # noqa: D102
         return [replace(bad, reason="") for bad in super().refused(wrong, rows)]
@@ -204,7 +204,7 @@ class SaysNoReason(Picky):
 
 
 class DropsColumns(FilesSink):
-    """Writes the columns that it knows."""
+    """Writes only the columns that it knows."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         known = Schema(tuple(field for field in schema.fields if field.name in KNOWN))
@@ -217,7 +217,7 @@ class _Narrow(_Through):
 
 
 class FailsLate(FilesSink):
-    """Has no `unlike`, and fails when such rows come: at every try, as a Batch has them."""
+    """Has no `unlike`, and fails at every attempt to write rows with a new column."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         if set(schema.names) - set(KNOWN):
@@ -226,10 +226,10 @@ class FailsLate(FilesSink):
 
 
 class Mumbles(FilesSink):
-    """Says that something is wrong, and not what."""
+    """Reports that the columns differ, but not which."""
 
     def unlike(self, schema: Schema) -> list[str]:
-        """Not which column."""
+        """A reason that names no column."""
         return ["the columns are different"] if set(schema.names) - set(KNOWN) else []
 
 
@@ -237,7 +237,7 @@ class Mumbles(FilesSink):
 
 
 class HasToken(FilesSink):
-    """This one is right: it has a token, and keeps it to itself."""
+    """A correct sink: it has a token, and does not reveal it."""
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -245,14 +245,14 @@ class HasToken(FilesSink):
 
 
 class InItsText(HasToken):
-    """As a dataclass with all its fields would."""
+    """Reveals the token in its text, as a dataclass with all its fields would."""
 
     def __repr__(self) -> str:
         return f"InItsText({self._token!r})"
 
 
 class InReceipts(HasToken):
-    """So that whoever publishes can read what was staged."""
+    """Reveals the token in write receipts."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         return _Signed(super().stream(batch, unit, attempt, schema), self._token)
@@ -265,7 +265,7 @@ class _Signed(_Through):
 
 
 class InAFile(HasToken):
-    """For the next start."""
+    """Stores the token in a file, for the next start."""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:  # noqa: D102
         super().prepare(owner=owner, lineage=lineage, adopt=adopt)
@@ -273,7 +273,7 @@ class InAFile(HasToken):
 
 
 class InErrors(HasToken):
-    """With the address, as the library words it; what is said of it in our words does not help."""
+    """Reveals the token in an error of a library, which contains it in the address; our own error, raised from it, does not."""
 
     def publish(self, decided: Decided) -> None:  # noqa: D102
         try:
@@ -283,7 +283,7 @@ class InErrors(HasToken):
 
 
 class InLogs(HasToken):
-    """For whoever looks for a fault."""
+    """Logs the token."""
 
     def publish(self, decided: Decided) -> None:  # noqa: D102
         logging.getLogger(__name__).warning("publishing with %s", self._token)

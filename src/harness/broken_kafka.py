@@ -1,8 +1,9 @@
-"""Kafka sinks that are wrong on purpose, each in one way of which `kafka_model` shows what comes of it. The checker must catch every one.
+"""Kafka sinks that are wrong on purpose, each with one fault whose consequence `kafka_model` shows. The checker must detect every one.
 
-Each is a function that makes a `Driver` for a `KafkaJob`; `BROKEN` names them as the model's mutants are named. Of those four have no
-sink: `fence_overtakes_commit` and `old_epoch_accepted` are the broker's affair, `fenced_fences_again` neither loses nor doubles, and with
-`one_session` nothing can be broken here: librdkafka lets no producer begin anew behind a commit that was not answered.
+Each is a function that creates a `Driver` for a `KafkaJob`; the names in `BROKEN` are those of the model's mutants. Four mutants have no
+sink here: `fence_overtakes_commit` and `old_epoch_accepted` are faults of a broker; `fenced_fences_again` neither loses nor duplicates
+rows; and `one_session` cannot be broken here, because librdkafka lets no producer begin another transaction while the answer to a commit is
+missing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Exchanged(KafkaSink):
-    """A sink with other parts."""
+    """A sink with other classes for its transactions and its commit markers."""
 
     transactions: type[Transaction] = Transaction
     markers: type[MarkerTopic] = MarkerTopic
@@ -44,20 +45,20 @@ class _Exchanged(KafkaSink):
 
 
 class _LateFence(Transaction):
-    """Fences when there is something to write: "the marker may say that there is nothing to do"."""
+    """Fences only when there is something to write, because "the marker may say that there is nothing to do"."""
 
     _fenced = False
 
     def fence(self) -> None:
-        """Not yet."""
+        """Does nothing yet."""
 
     def send(self, messages: Outgoing) -> None:
-        """As ever, behind the fence."""
+        """Fence, then send."""
         self._fence_now()
         super().send(messages)
 
     def commit(self, topic: str, slot: int, marker: Marker) -> None:
-        """As ever, behind the fence."""
+        """Fence, then commit."""
         self._fence_now()
         super().commit(topic, slot, marker)
 
@@ -68,7 +69,7 @@ class _LateFence(Transaction):
 
 
 class _MarkerApart(Transaction):
-    """Keeps the marker out of the transaction: "one topic of ours need not wait for their topics"."""
+    """Writes the commit marker outside of the transaction."""
 
     def _commit_rows(self) -> None:
         faults.reached("transaction.commit.before")
@@ -84,32 +85,32 @@ class _MarkerApart(Transaction):
 
 
 class _MarkerFirst(_MarkerApart):
-    """Marker, then rows."""
+    """Writes the commit marker first, then the rows."""
 
     def commit(self, topic: str, slot: int, marker: Marker) -> None:
-        """Commit the rows behind a marker that says that they are."""
+        """Write the commit marker, then commit the rows."""
         self._write_alone(topic, slot, marker)
         self._commit_rows()
 
 
 class _MarkerLast(_MarkerApart):
-    """Rows, then marker."""
+    """Commits the rows first, then writes the commit marker."""
 
     def commit(self, topic: str, slot: int, marker: Marker) -> None:
-        """Commit the rows, and say so later."""
+        """Commit the rows, then write the commit marker."""
         self._commit_rows()
         self._write_alone(topic, slot, marker)
 
 
 class _IdOfTheAttempt(Transaction):
-    """An id for every attempt, so that attempts "cannot disturb one another"."""
+    """Uses another transactional id for each attempt, so that attempts "cannot disturb one another"."""
 
     def __init__(self, node: str, options: Mapping[str, Any], transactional_id: str, **more: int) -> None:
         super().__init__(node, options, f"{transactional_id}-{uuid4().hex}", **more)
 
 
 class _UpToTheEnd(MarkerTopic):
-    """Reads what stands there, without waiting for anyone's transaction."""
+    """Reads commit markers of open and aborted transactions too."""
 
     _own_reader: Any = None
 
@@ -121,26 +122,26 @@ class _UpToTheEnd(MarkerTopic):
 
 
 class _Remembering(MarkerTopic):
-    """Can be told to go on saying what it has said."""
+    """Returns the marker of its last request again while `asks` is False."""
 
     last: Marker | None = None
     asks = True
 
     def newest(self, slot: int) -> Marker | None:
-        """The newest marker, or what was."""
+        """The newest commit marker, or that of the last request."""
         if self.asks:
             self.last = super().newest(slot)
         return self.last
 
 
 class _Impatient(_Exchanged):
-    """Without an answer to its commit it writes the Batch again at once; where it `looks`, unless the marker says that it is there."""
+    """Writes the Batch again at once if its commit is not answered. With `looks`, it reads the commit marker first."""
 
     markers = _Remembering
     looks = False
 
     def publish(self, decided: Decided) -> None:
-        """At the second try without asking what became of the first."""
+        """Publish the Batch. If the commit is not answered, publish it again, without checking the outcome."""
         memory = cast("_Remembering", self._markers)
         try:
             super().publish(decided)
@@ -154,13 +155,13 @@ class _Impatient(_Exchanged):
 
 
 class _Looking(_Impatient):
-    """Fences only then: a marker that is not there yet may come."""
+    """Reads the commit marker before the fence: the marker may become readable only later."""
 
     looks = True
 
 
 class _NumberOnly(KafkaSink):
-    """Of a marker it looks at the Batch's number only."""
+    """Compares only the number of the Batch in a commit marker."""
 
     def _continues(self, decided: Decided, newest: Marker | None) -> Marker:
         if newest is not None:
@@ -169,7 +170,7 @@ class _NumberOnly(KafkaSink):
 
 
 class _ForeignIsNone(KafkaSink):
-    """Goes on over another lineage's marker: "that is not about us"."""
+    """Ignores the commit marker of another lineage."""
 
     def _continues(self, decided: Decided, newest: Marker | None) -> Marker:
         batch = decided.batch
@@ -190,47 +191,47 @@ def _with(job: Job, *, transactions: type[Transaction] = Transaction, markers: t
 
 
 def read_before_fence(job: Job) -> Driver:
-    """What is committed between the two comes again."""
+    """Rows that are committed between the reading and the fence are written again."""
     return _with(job, transactions=_LateFence)
 
 
 def marker_before_transaction(job: Job) -> Driver:
-    """The marker of rows that are aborted."""
+    """The commit marker exists for rows that are aborted."""
     return _with(job, transactions=_MarkerFirst)
 
 
 def marker_after_transaction(job: Job) -> Driver:
-    """Rows without their marker come again."""
+    """Rows without their commit marker are written again."""
     return _with(job, transactions=_MarkerLast)
 
 
 def id_names_attempt(job: Job) -> Driver:
-    """The fence meets nobody."""
+    """The fence affects no other attempt."""
     return _with(job, transactions=_IdOfTheAttempt)
 
 
 def high_watermark(job: Job) -> Driver:
-    """The marker of rows that are aborted is believed."""
+    """The commit marker of an aborted transaction is believed."""
     return _with(job, markers=_UpToTheEnd)
 
 
 def lost_answer_is_no_commit(job: Job) -> Driver:
-    """Rows that are committed come again."""
+    """Committed rows are written again."""
     return _of(_Impatient, job)
 
 
 def readback_without_fence(job: Job) -> Driver:
-    """Rows whose commit is about to be seen come again."""
+    """Rows whose commit becomes visible a moment later are written again."""
     return _of(_Looking, job)
 
 
 def number_only(job: Job) -> Driver:
-    """Another lineage's rows count for one's own."""
+    """The rows of another lineage are taken for the sink's own."""
     return _of(_NumberOnly, job)
 
 
 def foreign_marker_is_none(job: Job) -> Driver:
-    """What another lineage commits comes again."""
+    """Rows that another lineage commits are written again."""
     return _of(_ForeignIsNone, job)
 
 

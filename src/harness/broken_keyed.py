@@ -1,4 +1,4 @@
-"""Keyed stores and sinks that are wrong on purpose, each in one way that a hurried author would choose."""
+"""Keyed stores and sinks that are wrong on purpose, each with one fault of a careless author."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BlindStore(SqliteStore):
-    """Writes what comes over what stands there: "the newest write wins"."""
+    """Replaces every stored row, whatever its version: "the newest write wins"."""
 
     def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         docs = rows.columns.column(0).to_pylist()
@@ -34,7 +34,7 @@ class BlindStore(SqliteStore):
 
 
 class BulkStore(SqliteStore):
-    """Takes a request as one thing: what is wrong with one row is wrong with all of them."""
+    """Refuses a whole request for now if one of its rows is never accepted."""
 
     def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         docs = rows.columns.column(0).to_pylist()
@@ -44,21 +44,21 @@ class BulkStore(SqliteStore):
 
 
 class QuietStore(SqliteStore):
-    """Leaves out what it does not take, and says nothing."""
+    """Drops the rows that it never accepts, without reporting them."""
 
     def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         return replace(super().send(rows), refused=())
 
 
 class ImpatientStore(SqliteStore):
-    """Takes a row that is to come again later for one that is taken."""
+    """Reports a row that it refuses for now as accepted."""
 
     def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         return replace(super().send(rows), again=())
 
 
 class AllAgainStore(SqliteStore):
-    """Asks for a whole request again where a row of it is to come again later: per request, not per row."""
+    """Refuses a whole request for now if it refuses one of its rows for now."""
 
     def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         answer = super().send(rows)
@@ -66,7 +66,7 @@ class AllAgainStore(SqliteStore):
 
 
 class SharedStaging(KeyedSink):
-    """Stages under the unit's name alone, so that "a retry just overwrites it"."""
+    """Stages under the name of the task output only, so that "a retry just overwrites it"."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: ARG002, D102
         for left in batch_folder(self._folder, batch.lineage, batch.number).glob(f"{unit:05d}-*"):
@@ -75,7 +75,7 @@ class SharedStaging(KeyedSink):
 
 
 class MarkerFirst(KeyedSink):
-    """Records that a Batch stands there, then sends it: "so that nobody sends it twice"."""
+    """Records the Batch as published first, then sends it."""
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:  # noqa: D102
         record, held = self._mine(decided)
@@ -86,7 +86,7 @@ class MarkerFirst(KeyedSink):
 
 
 class DropsWhenSent(KeyedSink):
-    """Deletes what was staged as soon as it is sent: the record is not written yet, and who comes again looks for it."""
+    """Deletes the staged rows as soon as they are sent: the Batch is not recorded yet, and a recovery needs them."""
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:  # noqa: D102
         super().offer(decided, refuse)
@@ -103,12 +103,12 @@ def _driver(job: Job, kind: type[KeyedSink]) -> Driver:
 
 
 def staging_shared(job: Job) -> Driver:
-    """Two attempts write one file."""
+    """Two attempts write the same file."""
     return _driver(job, SharedStaging)
 
 
 def marker_first(job: Job) -> Driver:
-    """Marked as done before it is."""
+    """The Batch is recorded before it is sent."""
     return _driver(job, MarkerFirst)
 
 

@@ -1,6 +1,6 @@
-"""Protocols that are wrong on purpose, each in one way that a hurried author would choose. The checker must catch every one.
+"""Commit protocols that are wrong on purpose, each with one fault of a careless author. The checker must detect every one.
 
-Each is a function that makes a `Driver` for a Job; `BROKEN` names them.
+Each is a function that creates a `Driver` for a Job; `BROKEN` contains them by name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _EagerStream:
 
 
 class NoStaging(FilesSink):
-    """Tasks write what readers see; a name is the same for every attempt, so that "a retry just overwrites it"."""
+    """Tasks write files that readers see at once; all attempts use the same name, so that "a retry just overwrites it"."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         return _EagerStream(self, super().stream(batch, unit, attempt, schema), batch, name=lambda name: name)
@@ -67,7 +67,7 @@ class NoStaging(FilesSink):
 
 
 class NamesFromTheAttempt(NoStaging):
-    """As above, with the attempt in the name, so that attempts "cannot overwrite one another"."""
+    """The same with the attempt in the name, so that attempts "cannot overwrite one another"."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         inner = FilesSink.stream(self, batch, unit, attempt, schema)
@@ -75,7 +75,7 @@ class NamesFromTheAttempt(NoStaging):
 
 
 class OverwrittenDecisions(Decisions):
-    """The last one to decide wins."""
+    """The last decision replaces an earlier one."""
 
     def decide(self, decision: Decision, *, hash_under: Callable[[str], str] | None = None) -> Decision:  # noqa: ARG002, D102
         body = decision_as_json(decision)
@@ -88,7 +88,7 @@ class OverwrittenDecisions(Decisions):
 
 
 class TrustingSink(FilesSink):
-    """Publishes what it is given over what stands there, and keeps no record of it."""
+    """Publishes over existing files, and records nothing."""
 
     def publish(self, decided: Decided) -> None:  # noqa: D102
         staged = self.path / INTERNAL / decided.batch.lineage / "staged" / f"{decided.batch.number:010d}"
@@ -105,7 +105,7 @@ class TrustingSink(FilesSink):
 
 
 class UnsyncedSink(FilesSink):
-    """Leaves it to the operating system when the rows reach the disk."""
+    """Does not sync: the operating system determines when the rows reach the disk."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
         SummedFile.sync = lambda file: file.flush()  # type: ignore[method-assign,assignment]  # in this child
@@ -113,7 +113,7 @@ class UnsyncedSink(FilesSink):
 
 
 class CopyingSink(FilesSink):
-    """Publishes by copying, because "a rename may cross file systems"; readers see how a file grows."""
+    """Publishes by copying, because "a rename may cross file systems"; so readers see growing files."""
 
     def _publish(self, decided: Decided) -> None:
         staged = self.path / INTERNAL / decided.batch.lineage / "staged" / f"{decided.batch.number:010d}"
@@ -126,7 +126,7 @@ class CopyingSink(FilesSink):
 
 
 class SkippingSink(FilesSink):
-    """Takes a Batch whose number is behind the highest one for done: "idempotent"."""
+    """Takes each Batch with a number up to the highest published one for published, without comparing its decision."""
 
     def _publish(self, decided: Decided) -> None:
         mark = self.path / INTERNAL / "done"
@@ -137,11 +137,11 @@ class SkippingSink(FilesSink):
 
 
 def copy_slowly(source: Path, target: Path) -> None:
-    """With a crash point in the middle of a row."""
+    """Copy a file in two writes, with a crash point in the middle of a row."""
     with source.open("rb") as read, target.open("wb") as write:
         data = read.read()
         middle = len(data) // 2
-        middle -= data[middle - 1 : middle] == b"\n"  # between two rows nothing would be torn
+        middle -= data[middle - 1 : middle] == b"\n"  # between two rows no row would be truncated
         write.write(data[:middle])
         write.flush()
         os.fsync(write.fileno())
@@ -150,7 +150,7 @@ def copy_slowly(source: Path, target: Path) -> None:
 
 
 def _recover_too_much(query: Any, sinks: Any, *, lineage: str, lease: Any) -> Any:
-    """ "What is staged at a start was left by a crash": it may be a sleeping driver's, which can still decide."""
+    """Deletes all staged data at a start, as if a crash had left it: it may belong to a suspended driver that can still decide."""
     newest = recover_query(query, sinks, lineage=lineage, lease=lease)
     for sink in sinks.values():
         remove_tree(sink.path / INTERNAL / lineage / "staged")
@@ -159,32 +159,32 @@ def _recover_too_much(query: Any, sinks: Any, *, lineage: str, lease: Any) -> An
 
 
 def no_staging(job: Job) -> Driver:
-    """Visible before it is decided."""
+    """Rows are visible before they are decided."""
     return Driver(job, lambda job, node: NoStaging(_place(job, node)))
 
 
 def names_from_the_attempt(job: Job) -> Driver:
-    """Visible before it is decided, once per attempt."""
+    """Rows are visible before they are decided, once per attempt."""
     return Driver(job, lambda job, node: NamesFromTheAttempt(_place(job, node)))
 
 
 def decision_overwritten(job: Job) -> Driver:
-    """A second driver decides again what the first one has begun to publish."""
+    """A second driver replaces a decision that the first one has begun to publish."""
     return Driver(job, make_decisions=OverwrittenDecisions)
 
 
 def publish_before_fsync(job: Job) -> Driver:
-    """Decided and visible, but not on the disk."""
+    """Rows are decided and visible, but not durable."""
     return Driver(job, lambda job, node: UnsyncedSink(_place(job, node)))
 
 
 def replay_from_rerun(job: Job) -> Driver:
-    """A decided Batch is run again after a crash, and what comes of it is published."""
+    """A decided Batch is run again after a crash, and the new result is published."""
     return Driver(job, lambda job, node: TrustingSink(_place(job, node)), replay_from_rerun=True)
 
 
 def purged_too_early(job: Job) -> Driver:
-    """Recovery deletes what an undecided Batch has staged."""
+    """Recovery deletes the staged data of an undecided Batch."""
     return Driver(job, recover=_recover_too_much)
 
 
@@ -194,7 +194,7 @@ def copied_into_place(job: Job) -> Driver:
 
 
 def skipped_silently(job: Job) -> Driver:
-    """Marked as done before it is."""
+    """The Batch is recorded before it is published."""
     return Driver(job, lambda job, node: SkippingSink(_place(job, node)))
 
 

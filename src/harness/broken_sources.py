@@ -1,7 +1,7 @@
-"""Sources that are wrong on purpose, each in one way that a hurried author would choose; and the one that they are made of, which is not.
+"""Sources that are wrong on purpose, each with one fault of a careless author; and the correct one from which they are derived.
 
-`check_changing_source` must catch every one of `BROKEN`, and pass `LinesSource`: a folder of files to which lines are added.
-`check_bounded_source` must catch every one of `BROKEN_ONCE`, and pass `ONCE`.
+`check_changing_source` must detect every one of `BROKEN`, and pass `LinesSource`: a folder of files to which lines are appended.
+`check_bounded_source` must detect every one of `BROKEN_ONCE`, and pass `ONCE`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ DECLARED = NodeType("lines", "source", "Lines of a folder's files.", (), frozens
 
 
 class LinesSource:
-    """Each file is a part; a range of its lines is a stream, whose place holds its checksum."""
+    """A source that reads the lines of files. Each file is a part; a stream is a range of its lines, and its place contains their
+    checksum."""
 
     schema: Schema | None = parse_schema("value STRING")
 
@@ -35,19 +36,19 @@ class LinesSource:
         self.folder = folder
 
     def resolve_schema(self) -> Schema:
-        """One text."""
+        """One text column."""
         return parse_schema("value STRING")
 
     def reader(self) -> LinesReader:
-        """A fresh one."""
+        """A new reader."""
         return LinesReader(self.folder)
 
     def decoder(self) -> Decoder:
-        """Of text."""
+        """A decoder for text."""
         return TextDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
-        """The range's lines, compared with what they were."""
+        """The lines of the range. Raises SourceError if they have changed."""
         place = stream.place
         lines = lines_of(self.folder / place["file"])[place["start"] : place["end"]]
         if crc32(b"".join(lines)) != place["crc"]:
@@ -56,14 +57,14 @@ class LinesSource:
 
 
 class LinesReader:
-    """File → lines that were handed out."""
+    """Remembers the number of lines of each file that were handed out."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.taken: dict[str, int] = {}
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind what was handed out."""
+        """Continue after the handed out lines."""
         for streams in entries:
             for stream in streams:
                 self.taken[stream.place["file"]] = stream.place["end"]
@@ -81,16 +82,16 @@ class LinesReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """Not looked at."""
+        """Unknown: the files are not read for it."""
         return Backlog()
 
     def notices(self) -> list[str]:
-        """Nothing to tell."""
+        """Returns no notices."""
         return []
 
 
 def lines_of(path: Path) -> list[bytes]:
-    """Whole lines. Raises SourceError for a file that is gone."""
+    """The lines of a file. Raises SourceError if it does not exist."""
     try:
         return path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -98,12 +99,12 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def one_by_one(file: str, lines: Sequence[bytes]) -> Iterator[LineBlock]:
-    """A block a line, so that a reader can be killed between two."""
+    """One block per line, so that a reader can be killed between two lines."""
     yield from (LineBlock(file, line) for line in lines)
 
 
 class _Once(LinesReader):
-    """Reads once: what the first file has at the first look."""
+    """Reads once: the lines that the first file has at the first poll."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -125,7 +126,7 @@ class _Once(LinesReader):
 
 
 class _OneEarly(LinesReader):
-    """Takes the newest position for the last line that is to be read."""
+    """Resumes one line too early."""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         super().restore(entries)
@@ -133,7 +134,7 @@ class _OneEarly(LinesReader):
 
 
 class _OneLate(LinesReader):
-    """Begins behind the line behind the position."""
+    """Resumes one line too late."""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         super().restore(entries)
@@ -141,7 +142,7 @@ class _OneLate(LinesReader):
 
 
 class _KnowsFiles(LinesReader):
-    """Remembers which files it has handed out, and not how much of them: "a file is finished when it is there"."""
+    """Remembers which files it has handed out, but not how much of them: "a file is finished when it is there"."""
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (it is wrong in this too)
         known = set(self.taken)
@@ -151,7 +152,7 @@ class _KnowsFiles(LinesReader):
 
 
 class _WholeAgain(LinesReader):
-    """Hands out a file that has grown from its beginning."""
+    """Hands out a file that has grown from its beginning again."""
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (it is wrong in this too)
         whole = {path.name: len(lines_of(path)) for path in self.folder.glob("*.txt")}
@@ -160,7 +161,7 @@ class _WholeAgain(LinesReader):
 
 
 class _ListsOnce(LinesReader):
-    """Looks once which files there are."""
+    """Lists the files only once."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -171,7 +172,7 @@ class _ListsOnce(LinesReader):
 
 
 class _AtThePlace(LinesReader):
-    """Keeps its position at the place, and moves it when it hands out: "so that no other takes the same"."""
+    """Stores its position at the place when it hands out streams, not in the source log."""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         for _ in entries:
@@ -187,7 +188,7 @@ class _AtThePlace(LinesReader):
 
 
 class _Unchecked(LinesSource):
-    """Reads what stands at the range's lines now."""
+    """Reads the current lines of the range, without comparing them."""
 
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
         place = stream.place
@@ -195,7 +196,7 @@ class _Unchecked(LinesSource):
 
 
 class _OpenEnd(LinesSource):
-    """Reads on to the file's end: "the more, the better"."""
+    """Reads to the end of the file, not to the end of the range."""
 
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
         place = stream.place
@@ -203,7 +204,7 @@ class _OpenEnd(LinesSource):
 
 
 class _GoneIsEmpty(LinesSource):
-    """Takes a file that is gone for one without lines."""
+    """Takes a missing file for an empty one."""
 
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
         if (self.folder / stream.place["file"]).exists():
@@ -211,7 +212,7 @@ class _GoneIsEmpty(LinesSource):
 
 
 class _Consumes(LinesSource):
-    """Marks at the place what it has read, so that a task that is tried again goes on there."""
+    """Records at the place what it has read, so that a retried task continues there."""
 
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
         mark = self.folder / f"{stream.label}.read"
@@ -224,7 +225,7 @@ class _Consumes(LinesSource):
 
 
 class _OnceAtThePlace(_AtThePlace, _Once):
-    """Keeps its position at the place, too."""
+    """Stores its position at the place, too."""
 
 
 def _with_reader(reader: type[LinesReader], source: type[LinesSource] = LinesSource) -> type[LinesSource]:
@@ -234,7 +235,7 @@ def _with_reader(reader: type[LinesReader], source: type[LinesSource] = LinesSou
     made: Any = type(
         f"{source.__name__}With{reader.__name__}", (source,), {"reader": make, "__module__": __name__, "__doc__": reader.__doc__}
     )
-    globals()[made.__name__] = made  # to be pickled by its name
+    globals()[made.__name__] = made  # so that pickle finds it by its name
     return made  # type: ignore[no-any-return]
 
 
@@ -262,7 +263,7 @@ BROKEN_ONCE: dict[str, type[LinesSource]] = {
 
 
 class LinesPlace:
-    """A folder for a LinesSource, and what happens there."""
+    """A folder for a LinesSource, and the changes that a test makes there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -270,21 +271,21 @@ class LinesPlace:
         self._parts = 0
 
     def add(self, rows: int, part: str = "part-0.txt") -> None:
-        """Lines more in the first file."""
+        """Append lines to a file."""
         with (self.folder / part).open("a") as file:
             file.writelines(f"line {self._written + index}\n" for index in range(rows))
         self._written += rows
 
     def add_part(self, rows: int) -> None:
-        """Lines in a file of their own."""
+        """Write lines to a new file."""
         self._parts += 1
         self.add(rows, f"part-{self._parts}.txt")
 
     def remove_part(self) -> None:
-        """The newest file goes."""
+        """Delete the newest file."""
         (self.folder / f"part-{self._parts}.txt").unlink()
 
     def change(self) -> None:
-        """The first line becomes another one."""
+        """Change the first line."""
         path = self.folder / "part-0.txt"
         path.write_text(path.read_text().replace("line 0\n", "Line 0\n"))

@@ -1,4 +1,4 @@
-"""Sinks of SQL tables that are wrong on purpose, each in one way that a hurried author would choose."""
+"""Sinks of SQL tables that are wrong on purpose, each with one fault of a careless author."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SharedTable(PostgresSink):
-    """Stages into one table for a unit, so that "a retry just overwrites it"."""
+    """Stages all attempts at a task output into one table, so that "a retry just overwrites it"."""
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -37,10 +37,10 @@ class SharedTable(PostgresSink):
 
 
 class OwnConnection(Commits):
-    """Writes the commit record by a connection of its own: outside of the transaction that writes the rows."""
+    """Writes the commit record on another connection, outside of the transaction that writes the rows."""
 
     def claim(self, session: SqlSession, *, lock: bool = False) -> Any:  # noqa: ARG002, D102
-        # the other connection would wait for that lock for ever
+        # the other connection would wait for that lock forever
         return super().claim(session)
 
     def note(self, session: Any, decided: Decided, rows: int) -> None:  # noqa: D102
@@ -49,7 +49,7 @@ class OwnConnection(Commits):
         place = self.database.escaped(*self.database.own("commits"))
         with driver().connect(session.info.dsn, password=session.info.password or None, autocommit=True) as own:
             super().note(own, decided, rows)
-            # an audit goes by the transaction of the rows
+            # an audit compares the transaction of the rows
             own.execute(
                 f"UPDATE {place} SET xid = %s WHERE target = %s AND lineage = %s AND number = %s",
                 (writes[0], self.table, batch.lineage, batch.number),
@@ -57,7 +57,7 @@ class OwnConnection(Commits):
 
 
 class MarkerOutside(PostgresSink):
-    """Records a Batch beside the transaction that writes its rows."""
+    """Records a Batch outside of the transaction that writes its rows."""
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -91,7 +91,7 @@ class _Blind(SqlUnitStream):
         faults.reached("transaction.commit.after")
 
     def _check(self, session: SqlSession, held: Any) -> None:
-        """Who is sure that nobody else is there looks at nothing."""
+        """Does not check for other writers."""
 
 
 class _UnitsOf(PostgresUnitSink):
@@ -104,18 +104,18 @@ class _UnitsOf(PostgresUnitSink):
 
 
 class RowsFirst(_UnitsOf):
-    """Commits rows, then the unit's record."""
+    """Commits the rows first, then the record of the task output."""
 
     kind = _RowsFirst
 
 
 class RecordFirst(_UnitsOf):
-    """Commits the unit's record, then rows."""
+    """Commits the record of the task output first, then the rows."""
 
     kind = _MarkerFirst
 
 
 class Blind(_UnitsOf):
-    """Does not look whether another attempt has committed the unit."""
+    """Does not check whether another attempt has committed the task output."""
 
     kind = _Blind

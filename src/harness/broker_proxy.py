@@ -1,7 +1,7 @@
-"""A TCP proxy before a Kafka broker that can hold back one kind of request, or keep its answer, as a network does when it fails.
+"""A TCP proxy in front of a Kafka broker. It can delay requests of one kind, or drop their answers, as a failing network does.
 
-It knows as much of the protocol as that takes: a request is its length, then two bytes that say its kind, two of version, four of
-correlation; a broker answers the requests of a connection in their order.
+It knows only this part of the protocol: a request begins with its length, followed by two bytes for its kind, two for the version and four
+for the correlation id; a broker answers the requests of a connection in order.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PRODUCE, LIST_OFFSETS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, WRITE_TXN_MARKERS = 0, 2, 22, 24, 26, 27
-"""Kinds of requests (API keys), of which WRITE_TXN_MARKERS is one between brokers"""
+"""kinds of requests (API keys); WRITE_TXN_MARKERS is sent between brokers"""
 _HOST = "127.0.0.1"
 _ENDED_WITHIN_S = 10.0
 
 
 @dataclass(slots=True)
 class Rule:
-    """What happens to requests of `kind` that contain `about`, until one of kind `until` that contains it comes by.
+    """What happens to requests of kind `kind` that contain `about`, until a request of kind `until` that contains it is received.
 
-    `hold`: they wait, and all behind them on their connection. `mute`: the broker gets them, but nobody gets its answer: the connection
-    is cut in its place. `note`: they pass. `struck` counts them.
+    Attributes:
+        act: `hold`: the requests wait, and with them all later ones of their connections. `mute`: the broker receives them, but the
+            connection is closed instead of passing its answer on. `note`: they pass.
+        struck: The number of requests that matched.
     """
 
     act: Literal["hold", "mute", "note"]
@@ -41,7 +43,7 @@ class Rule:
 
 @dataclass(slots=True)
 class BrokerProxy:
-    """Listens on 127.0.0.1, a port for each of the broker's; all obey the same rules. A context manager."""
+    """Listens on 127.0.0.1, with one port for each port of the broker; all ports have the same rules. A context manager."""
 
     _rules: list[Rule] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -51,36 +53,36 @@ class BrokerProxy:
     _closed: bool = False
 
     def before(self, port: int) -> int:
-        """Listen for that port of the broker; the proxy's own."""
+        """Listen for a port of the broker; returns the port of the proxy."""
         listener = socket.create_server((_HOST, 0))
         self._listeners.append(listener)
         self._begin(self._accept, listener, port)
         return int(listener.getsockname()[1])
 
     def add(self, rule: Rule) -> Rule:
-        """From now on this holds, too."""
+        """Add a rule."""
         with self._changed:
             self._rules.append(rule)
         return rule
 
     def lift(self, *rules: Rule) -> None:
-        """Let pass what waits for these, and what comes."""
+        """End rules: requests that wait for them pass, and so do later ones."""
         with self._changed:
             for rule in rules:
                 rule.over = True
             self._changed.notify_all()
 
     def lift_all(self) -> None:
-        """Let everything pass."""
+        """End all rules."""
         self.lift(*self._rules)
 
     def struck(self, rule: Rule, times: int = 1, *, within_s: float = 120.0) -> bool:
-        """Wait until the rule has struck so often; False where it has not by then."""
+        """Wait until a rule has matched `times` requests. Returns False if it has not within that time."""
         with self._changed:
             return self._changed.wait_for(lambda: rule.struck >= times, within_s)
 
     def close(self) -> None:
-        """Cut everything."""
+        """Close all connections and ports."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -110,7 +112,7 @@ class BrokerProxy:
                 return
             try:
                 broker = socket.create_connection((_HOST, port), timeout=5)
-            except OSError:  # it is down
+            except OSError:  # the broker is not running
                 client.close()
                 continue
             broker.settimeout(None)
@@ -149,7 +151,7 @@ class BrokerProxy:
         self._cut(client, broker)
 
     def _passed(self, frame: bytes) -> bool:
-        """Waits as long as a rule wants it; whether the answer is to be kept."""
+        """Wait while a rule holds the request; returns True if its answer must be dropped."""
         (kind,) = struct.unpack_from(">h", frame, 4)
         with self._changed:
             for rule in self._rules:
@@ -175,7 +177,7 @@ class BrokerProxy:
 
 
 def _frame(stream: BinaryIO) -> bytes | None:
-    """The next request or answer with its length in front; None where the connection has ended."""
+    """The next request or answer, with its length in front; None if the connection has ended."""
     try:
         head = stream.read(4)
         if len(head) < 4:

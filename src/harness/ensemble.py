@@ -1,4 +1,4 @@
-"""Several ZooKeeper servers of this machine that form a quorum: of three, one may fail."""
+"""Several ZooKeeper servers on this machine that form a quorum: of three servers, one may fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class ZooKeeperEnsemble:
-    """`count` servers, an odd number. Data and ports stay in `folder` over restarts. A context manager like `ZooKeeper`."""
+    """An ensemble of `count` servers, an odd number. Data and ports are kept in `folder` across restarts. A context manager like
+    `ZooKeeper`."""
 
     def __init__(self, folder: Path, count: int = 3) -> None:
         self.folder = folder.absolute()
@@ -22,17 +23,17 @@ class ZooKeeperEnsemble:
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:port,…`, for a client's connect string."""
+        """The addresses `127.0.0.1:port,…` for a client's connect string."""
         return ",".join(server.address for server in self.servers)
 
     @property
     def pid(self) -> int | None:
-        """The first server's process, if all are running."""
+        """The process id of the first server, if all are running; else None."""
         pids = [server.pid for server in self.servers]
         return None if None in pids else pids[0]
 
     def start(self) -> None:
-        """Start those that are not up, and return when all serve. Raises EnvironmentFault as `ZooKeeper.start`."""
+        """Start the servers that are not running, and wait until all answer. Raises EnvironmentFault as `ZooKeeper.start`."""
         begun = [server for server in self.servers if server.begin()]
         try:
             for server in self.servers:
@@ -43,7 +44,7 @@ class ZooKeeperEnsemble:
             raise
 
     def stop(self) -> None:
-        """Stop all cleanly."""
+        """Stop all servers cleanly."""
         for server in self.servers:
             server.stop()
 

@@ -1,4 +1,4 @@
-"""The protocol's driver over Kafka sinks: what `protocol` and `trials` do for files, with topics of a real broker."""
+"""The driver of `testing.protocol` with Kafka sinks: does with topics of a real broker what `protocol` and `trials` do with files."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _READING = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaJob(Job):
-    """A Job whose sinks write to the topics `<topic>-heads` and `<topic>-tails`, and keep their markers beside them."""
+    """A Job whose sinks write to the topics `<topic>-heads` and `<topic>-tails`, and store their commit markers beside them."""
 
     bootstrap: str = ""
     topic: str = ""
     transaction_timeout_s: float = 60.0
     one_by_one: bool = False
-    """whether the units of a Batch commit one by one, or the Batch as a whole"""
+    """whether the task outputs of a Batch commit one by one, or the Batch as a whole"""
     settled_s: float = 60.0
-    """how long transactions are waited for that are under way: a broken sink may leave one open"""
+    """seconds to wait for open transactions: a broken sink may leave one open"""
 
     def place(self, node: str) -> ConnectorContext:
-        """What a Kafka sink is built with."""
+        """The context of the Kafka sink of that node."""
         options: dict[str, Any] = {
             "bootstrap": self.bootstrap,
             "topic": self.topic_of(node),
@@ -65,17 +65,17 @@ class KafkaJob(Job):
         return ConnectorContext(node, self.out, SINK.filled(options), flow=FLOW, version="0" * 8, work=self.query.work(node))
 
     def topic_of(self, node: str) -> str:
-        """A sink's topic."""
+        """The topic of the sink of that node."""
         return f"{self.topic}-{node}"
 
     def make_topics(self) -> None:
-        """Make the topics that the sinks need."""
+        """Create the topics of the sinks."""
         cluster = KafkaBrokers("protocol", {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0})
         for node in SINKS:
             cluster.make_topic(self.topic_of(node), PARTITIONS)
 
     def read(self, torn: list[str]) -> dict[str, list[Found]]:
-        """What a plain consumer with `read_committed` finds, once the control records of what was committed have arrived."""
+        """The rows that a plain consumer finds with `read_committed`, after the control records of committed transactions have arrived."""
         options = {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0}
         places = [(self.topic_of(node), partition) for node in SINKS for partition in range(PARTITIONS)]
         ends = [KafkaBrokers("protocol", options | {"isolation": level}) for level in ("read_committed", "read_uncommitted")]
@@ -84,7 +84,7 @@ class KafkaJob(Job):
 
 
 def kafka_driver(job: Job) -> Driver:
-    """A driver with the right sinks, for a KafkaJob."""
+    """A driver with correct sinks, for a KafkaJob."""
     assert isinstance(job, KafkaJob)
     return (UnitsDriver if job.one_by_one else Driver)(job, _kafka_sink)
 
@@ -95,7 +95,7 @@ def _kafka_sink(job: Job, node: str) -> StagingSink:
 
 
 def read_topic(bootstrap: str, topic: str, torn: list[str]) -> Iterator[Found]:
-    """Every record that is committed, in the order of its partition; what is no record is added to `torn`."""
+    """Every committed record, in the order of its partition; errors are added to `torn`."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, **_READING})
@@ -119,9 +119,14 @@ def read_topic(bootstrap: str, topic: str, torn: list[str]) -> Iterator[Found]:
 
 
 def unanswered(job: KafkaJob, proxy: BrokerProxy, make_driver: MakeDriver = kafka_driver, *, incomplete: bool = False) -> Outcome:
-    """Nobody answers the commit of the second Batch's heads, which the broker has taken, until someone fences; then clean runs.
+    """Drop the answer to the commit of the second Batch of `heads`, which the broker has received, until another producer fences; then run
+    without faults.
 
-    `incomplete`: till then nobody sees the commit either, since the control records are on their way. `job` must go through `proxy`.
+    Args:
+        job: The job; its brokers must be reached through `proxy`.
+        proxy: The proxy.
+        make_driver: Creates the driver.
+        incomplete: Delay the control records too, so that the commit is not visible until then.
     """
     gate = job.state.parent / f"{job.state.name}.gate"
     # the third publication, between its fence and its first message
@@ -142,8 +147,15 @@ def unanswered(job: KafkaJob, proxy: BrokerProxy, make_driver: MakeDriver = kafk
 
 
 def lineage_lost(job: KafkaJob, again: KafkaJob, faults: str, make_driver: MakeDriver = kafka_driver) -> Outcome:
-    """A driver is about to publish its first Batch when another, which has lost the checkpoint, opens a new lineage (`again`, which adopts
-    the topics) and sleeps at the same place. The first one wakes and meets `faults`, then the second goes on to its end."""
+    """Suspend a driver that is about to publish its first Batch, and start another one with a new state, which opens a new lineage and is
+    suspended at the same place. Then resume the first driver with faults, and after it the second one, which runs to its end.
+
+    Args:
+        job: The job of the first driver.
+        again: The same job with another state; it adopts the topics.
+        faults: The faults of the first driver after it is resumed.
+        make_driver: Creates the drivers.
+    """
     gates: list[Path] = []
     children = []
     for each, armed in ((job, faults), (again, "")):

@@ -1,4 +1,4 @@
-"""What the model of the Kafka sink's protocol knows at one moment. All of it is hashable; `kafka_steps` changes it."""
+"""The state of the model of the Kafka sink's protocol. All of it is hashable; `kafka_steps` contains the transitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ NOBODY, SETTLED = -1, -1
 
 
 class ModelMarker(NamedTuple):
-    """`place` is where the Batch's input lies, and stands for the input's hash; `rows` is the Receipt: whose rows, or `SETTLED`."""
+    """A commit marker. `place` is the position of the Batch's input, and stands for the hash of the input; `rows` is the write receipt: the
+    attempt whose rows it names, or `SETTLED`."""
 
     lineage: int
     number: int
@@ -17,8 +18,8 @@ class ModelMarker(NamedTuple):
 
 
 class ModelTransaction(NamedTuple):
-    """What the broker holds for one transactional.id. `owner` has the current epoch. `ending` has been committed, but its control
-    record is not yet in the markers' partition."""
+    """The broker's state of one transactional.id. `owner` has the current epoch. `ending` is committed, but its control record is not in
+    the partition of the markers yet."""
 
     owner: int = NOBODY
     rows: tuple[int, ...] = ()
@@ -27,7 +28,8 @@ class ModelTransaction(NamedTuple):
 
 
 class ModelDriver(NamedTuple):
-    """`at` and `decided` are places of inputs; `start` is where its lineage began. `at` below 1: it has not opened its lineage."""
+    """A driver. `at` and `decided` are positions of inputs; `start` is where its lineage began. With `at` below 1 it has not opened its
+    lineage yet."""
 
     at: int
     decided: int
@@ -35,8 +37,8 @@ class ModelDriver(NamedTuple):
 
 
 class State(NamedTuple):
-    """`log`: the committed rows in order, (place of the input, whose), and `markers`, without `ending` ones. What is settled (the marker
-    names just the rows that are there) bears no name any more."""
+    """`log` contains the committed rows in order, as (position of the input, attempt), and `markers` the commit markers, without `ending`
+    ones. Settled rows, which the marker names exactly, no longer have the name of their attempt."""
 
     transactions: tuple[ModelTransaction, ...]
     log: tuple[tuple[int, int], ...]
@@ -46,10 +48,10 @@ class State(NamedTuple):
 
 
 def put(transactions: tuple[ModelTransaction, ...], at: int, own: ModelTransaction) -> tuple[ModelTransaction, ...]:
-    """With `own` in the place `at`."""
+    """The transactions with `own` at index `at`."""
     return (own,) if len(transactions) == 1 else (*transactions[:at], own, *transactions[at + 1 :])
 
 
 def settled(markers: tuple[ModelMarker, ...], told: list[ModelMarker]) -> tuple[ModelMarker, ...]:
-    """Those among `told` lose the name of their rows."""
+    """The markers, without the names of rows in those that are among `told`."""
     return tuple(marker._replace(rows=SETTLED) if marker in told else marker for marker in markers)

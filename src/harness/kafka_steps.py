@@ -32,11 +32,11 @@ _UNOPENED, _FENCING, _FENCED = 0, -1, -2
 
 
 class KafkaModel:
-    """The protocol within a bound, or with one `mutant` rule.
+    """The protocol within a bound, correct or with one `mutant` rule.
 
-    `new_lineage`: driver 1 has lost its checkpoint. Two reductions, never used for mutants: `folded` takes states for one that differ only
-    in the names of a Batch's attempts; `merged` takes an attempt whose epoch is old for one that waits already. It may still have
-    requests on the way, but they will be refused, and no step of anybody else tells the two apart.
+    `new_lineage`: driver 1 has lost its checkpoint. Two reductions are never used for mutants. `folded` identifies states that differ only
+    in the names of a Batch's attempts. `merged` identifies an attempt whose epoch is old with one that waits already: it may still have
+    requests on the way, but they will be refused, and no other step distinguishes the two.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class KafkaModel:
         self._slots = attempts
 
     def initial(self) -> State:
-        """Nothing is written; every driver stands at the first Batch, but for one that has lost its checkpoint."""
+        """The first state: nothing is written, and every driver is at the first Batch, except one that has lost its checkpoint."""
         drivers = tuple(ModelDriver(_UNOPENED if self.new_lineage and d == 1 else 1, 0, 0) for d in range(self.drivers))
         return State((ModelTransaction(),) * self._ids, (), (), ("-",) * len(self.places), drivers)
 
     def goal(self, state: State) -> bool:
-        """All Batches are committed, and a driver knows it."""
+        """True if all Batches are committed and a driver has recorded it."""
         return len(state.log) == self.batches and any(driver.decided == self.batches for driver in state.drivers)
 
     def successors(self, state: State) -> Iterator[Step]:
-        """Every step that anybody can take, shortest stories first."""
+        """All steps that are possible in a state, those of the shortest stories first."""
         for a, word in enumerate(state.attempts):
             match word[0]:
                 case "-":
@@ -116,7 +116,7 @@ class KafkaModel:
             yield (REPAIR, "begins", a), self._with(state, a, word)
 
     def _fence(self, state: State, a: int, then: str) -> Iterator[Step]:
-        """init_transactions arrives: it waits for the end of a commit, aborts what is open, and takes the epoch."""
+        """init_transactions arrives: it waits for the end of a commit, aborts an open transaction, and takes the epoch."""
         if not state.transactions[self._id(a)].ending or self.mutant == "fence_overtakes_commit":
             aborted = self._abort(state, self._id(a), self._who(a))
             yield (STEP, "fences" if then == "F" else "fences only", a), self._with(aborted, a, then)
@@ -124,7 +124,7 @@ class KafkaModel:
     def _read(self, state: State, a: int) -> Step:
         own = state.transactions[self._id(a)]
         if self._shared and own.owner == self._who(a) and (own.rows or own.markers):
-            state = self._abort(state, 0, self._who(a))  # the client gives up its older transaction before it begins another
+            state = self._abort(state, 0, self._who(a))  # the client gives up its older transaction before it begins another one
         found = self._verdict(state, a)
         if found == "write":
             return (STEP, "reads: write", a), self._with(state, a, "0" + self._stages[0])
@@ -165,14 +165,15 @@ class KafkaModel:
                 yield (FAULT, "answer lost", a), self._with(after, a, _UNSURE.get(self.mutant, "-"))
 
     def _deliver_late(self, state: State, a: int) -> Iterator[Step]:
-        """The commit arrives of an attempt that has gone on without waiting for the answer."""
+        """The commit arrives of an attempt that has continued without its answer."""
         after = self._arrive(state, a, "C")
         if after is not state:
             code = "late refused" if after is None else "late commit"
             yield (STEP, code, a), self._with(after or state, a, state.attempts[a][0])
 
     def _arrive(self, state: State, a: int, request: str) -> State | None:
-        """None: refused, since a newer epoch is known. The same state: it must wait until a commit is complete."""
+        """The state after a request arrives; None if it is refused because of a newer epoch; the same state if it must wait for the end of
+        a commit."""
         if request == "M" and self._plain_marker:
             return state._replace(markers=(*state.markers, self._marker(state, a)))
         at = self._id(a)
@@ -196,7 +197,7 @@ class KafkaModel:
         return (FAULT, "crashes", a), self._with(state, a, "-")
 
     def _take(self, state: State, a: int) -> Iterator[Step]:
-        """The Receipt comes to the driver, which writes its decision and goes on."""
+        """The driver receives the write receipt, writes its decision and continues."""
         d, place = self.places[a]
         if state.drivers[d].at != place:
             return
@@ -220,7 +221,8 @@ class KafkaModel:
         return ModelMarker(self._lineage(d), place - state.drivers[d].start, place, a)
 
     def _verdict(self, state: State, a: int) -> str:
-        """What the newest marker says to an attempt: `write`, `stop`, or done, as the word `T…` with whose rows the Receipt names."""
+        """What an attempt does after it has read the newest marker: `write`, `stop`, or it is done: the word `T…` with the attempt whose
+        rows the write receipt names."""
         newest = self._newest(state)
         d, place = self.places[a]
         start = state.drivers[d].start
@@ -235,12 +237,12 @@ class KafkaModel:
         if self.mutant == "foreign_marker_is_none" and newest.lineage != lineage:
             return "write"
         if number < 1:
-            return "stop"  # it was begun under an opening that has been given up
+            return "stop"  # it was started under an opening that has been given up
         before = (lineage, number - 1, place - 1) if number > 1 else (0, start, start)
         return "write" if newest[:3] == before else "stop"
 
     def _newest(self, state: State) -> ModelMarker | None:
-        """The newest marker below the last stable offset. With one id a transaction that is open hides nothing that is older."""
+        """The newest marker below the last stable offset. With a single id, an open transaction hides no older marker."""
         if self._high:
             for own in state.transactions:
                 if own.markers or own.ending:
@@ -263,7 +265,7 @@ class KafkaModel:
         own = state.transactions[at]
         markers = state.markers
         if self._high:
-            markers = (*markers, *own.markers)  # whoever reads beyond the last stable offset sees what was aborted
+            markers = (*markers, *own.markers)  # a reader beyond the last stable offset sees aborted markers
         turned = ModelTransaction(owner, ending=own.ending)
         return state._replace(transactions=put(state.transactions, at, turned), markers=markers)
 
@@ -293,7 +295,7 @@ class KafkaModel:
     # --- names and normal forms ---
 
     def name(self, a: int) -> str:
-        """`A1a`: driver A, Batch 1, its first attempt."""
+        """The name of an attempt, such as `A1a`: driver A, Batch 1, first attempt."""
         d, place = self.places[a]
         return f"{'AB'[d]}{place}{'abc'[self.places[:a].count((d, place))]}"
 
@@ -318,7 +320,7 @@ class KafkaModel:
         return self._normal(state)
 
     def _normal(self, state: State) -> State:
-        """The same state without what can make no difference any more."""
+        """The same state without details that make no difference any more."""
         transactions, log, markers, attempts, drivers = state
         for place, whose in log if any(whose >= 0 for _, whose in log) else ():
             told = [m for m in (*markers, *(m for t in transactions for m in t.ending)) if (m.place, m.rows) == (place, whose)]
@@ -345,7 +347,7 @@ class KafkaModel:
         return self._fold(state) if self._folded else state
 
     def _fold(self, state: State) -> State:
-        """The attempts of one Batch of one driver, ordered by their words."""
+        """The attempts of each Batch of each driver, ordered by their words."""
         own = state.transactions[0]
         words = state.attempts
         order: list[int] = []
@@ -362,9 +364,9 @@ class KafkaModel:
 
 _QUIET = ("-", "I", "W", "T")
 _UNSURE = {"readback_without_fence": "B", "lost_answer_is_no_commit": "J"}
-"""Mutants that go on by themselves after a lost answer to a commit, and how."""
+"""mutants that continue by themselves after a lost answer to a commit → the word of their next state"""
 
 
 def _can_send(word: str) -> bool:
-    """True where an attempt may still send a request under the epoch that it holds."""
+    """True if an attempt may still send a request under its epoch."""
     return word[0] in "F012" or "C" in word

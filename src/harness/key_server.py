@@ -1,6 +1,6 @@
-"""A server of HTTP that keeps, durably and before it answers, each request that came: its key and its rows. It may be killed at any time.
+"""An HTTP server that stores each received request, its key and its rows, durably before it answers. It may be killed at any time.
 
-It does not leave out a key that it has: who reads what it keeps sees what came twice (`Request`, `once`).
+It does not ignore a request whose key it has received before, so that a reader of its data sees duplicates (`Request`, `once`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILE = "requests.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One that came. `to` is its path, without the first slash and the query."""
+    """A received request. `to` is its path, without the first slash and the query."""
 
     to: str
     key: str
@@ -41,18 +41,18 @@ class Request:
 
 
 class KeyServer(LoneServer):
-    """One server."""
+    """One server, as a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="http")
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The address for clients."""
         return f"http://{self.address}"
 
     def start(self) -> None:
-        """Start it where it is not up, and return when it serves. Raises EnvironmentFault."""
+        """Start the server if it is not running, and wait until it answers. Raises EnvironmentFault."""
         if self._server is not None and self._server.alive():
             return
         check_port(self._port, NAME)
@@ -62,7 +62,7 @@ class KeyServer(LoneServer):
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
     def answers(self, *, timeout_s: float = 1.0) -> bool:
-        """Whether it answers."""
+        """True if the server answers."""
         with (
             suppress(OSError, http.client.HTTPException),
             closing(http.client.HTTPConnection(HOST, self._port, timeout=timeout_s)) as connection,
@@ -72,14 +72,14 @@ class KeyServer(LoneServer):
         return False
 
     def requests(self, to: str) -> list[Request]:
-        """Those of that path, in the order in which they came; also while it is away."""
+        """The requests to a path, in the order of their arrival; also while the server is not running."""
         file = self.folder / _FILE
-        lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []  # behind the last end is nothing, or what a kill cut short
+        lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []  # a kill may have cut the last line off
         return [each for line in lines if (each := msgspec.json.decode(line, type=Request)).to == to]
 
 
 def once(requests: Iterable[Request]) -> list[Request]:
-    """What a server has that leaves out a key that it knows: the first of each."""
+    """The requests that a server with deduplication would keep: the first one of each key."""
     first: dict[str, Request] = {}
     for each in requests:
         first.setdefault(each.key, each)
@@ -87,7 +87,7 @@ def once(requests: Iterable[Request]) -> list[Request]:
 
 
 def rows_in(headers: Mapping[str, str], body: bytes) -> list[dict[str, Any]]:
-    """The rows of a request. `headers` have names in small letters."""
+    """The rows of a request. The names in `headers` are in lower case."""
     encoding = headers.get("content-encoding")
     body = gzip.decompress(body) if encoding == "gzip" else decompress(body) if encoding == "zstd" else body
     if headers["content-type"] == "application/x-ndjson":
@@ -97,15 +97,15 @@ def rows_in(headers: Mapping[str, str], body: bytes) -> list[dict[str, Any]]:
 
 
 class _Kept:
-    """The file, begun or gone on with."""
+    """The file with the requests, which is created or continued."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._file = path.open("ab")
-        self._file.truncate(path.read_bytes().rfind(b"\n") + 1)  # a line that a kill has cut short was answered to nobody
+        self._file.truncate(path.read_bytes().rfind(b"\n") + 1)  # a line that was cut off by a kill was never answered
 
     def add(self, request: Request) -> None:
-        """Durable when this returns."""
+        """Store a request durably."""
         line = msgspec.json.encode(request) + b"\n"
         with self._lock:
             self._file.write(line)
@@ -121,7 +121,7 @@ def _handler(kept: _Kept) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
             body = self.rfile.read(int(headers["content-length"]))
-            if len(body) < int(headers["content-length"]):  # who sent it was killed
+            if len(body) < int(headers["content-length"]):  # the sender was killed
                 self.close_connection = True
                 return
             key = headers.get("idempotency-key")
@@ -148,7 +148,7 @@ def _handler(kept: _Kept) -> type[BaseHTTPRequestHandler]:
 
 
 def main(file: str, port: str) -> None:
-    """Serve until it is ended from outside."""
+    """Serve until the process is ended from outside."""
     server = ThreadingHTTPServer((HOST, int(port)), _handler(_Kept(Path(file))))
     server.daemon_threads = True
     server.serve_forever()

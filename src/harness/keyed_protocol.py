@@ -1,4 +1,4 @@
-"""The commit protocol without Spark over keyed stores in files of SQLite, which refuse some rows behind the decision."""
+"""The driver of `testing.protocol` with keyed stores in SQLite files, which refuse some rows after the decision."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import StagingSink
 
 REFUSED = b'"bucket":"a"'
-"""what the stores do not take: a quarter of the records"""
+"""the stores never accept documents that contain this: a quarter of the records"""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedJob(Job):
-    """As Job; `out` holds a file for each sink."""
+    """A Job whose `out` contains one file for each sink."""
 
     def store(self, node: str) -> SqliteStore:
-        """The store of that sink."""
+        """The store of the sink of that node."""
         return SqliteStore(self.out / f"{node}.db", REFUSED)
 
     def read(self, torn: list[str]) -> dict[str, list[Found]]:  # noqa: ARG002 (a document is whole)
-        """What a foreign reader finds, by sink."""
+        """The rows that an independent reader finds, by sink."""
         return {node: [Found(node, row) for row in self.store(node).documents()] for node in SINKS}
 
 
 def keyed_sink(job: Job, node: str, make_store: Callable[[Path], SqliteStore] | None = None) -> StagingSink:
-    """The sink under test."""
+    """The sink of a node, with its store from `make_store`."""
     assert isinstance(job, KeyedJob)
     job.out.mkdir(parents=True, exist_ok=True)
     store = job.store(node) if make_store is None else make_store(job.out / f"{node}.db")
@@ -43,5 +43,5 @@ def keyed_sink(job: Job, node: str, make_store: Callable[[Path], SqliteStore] | 
 
 
 def keyed_driver(job: Job) -> Driver:
-    """One that writes to these."""
+    """A driver that writes to these sinks."""
     return Driver(job, keyed_sink)

@@ -1,10 +1,10 @@
-"""A clock that stands still until a test turns it."""
+"""A clock that a test advances by hand."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """Called, it says the time in seconds since the epoch.
+    """Returns the time in seconds since 1970 when it is called.
 
     >>> clock = ManualClock(now_s=100.0)
     >>> clock.advance(seconds=5)
@@ -16,9 +16,9 @@ class ManualClock:
         self._now_s = now_s
 
     def __call__(self) -> float:
-        """The time that it was turned to."""
+        """The current time."""
         return self._now_s
 
     def advance(self, *, seconds: float) -> None:
-        """Turn it forward."""
+        """Advance the time."""
         self._now_s += seconds

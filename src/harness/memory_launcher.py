@@ -1,6 +1,6 @@
-"""The launcher without processes: its workers are entries. For tests of code that uses a launcher.
+"""A launcher without processes: its workers are entries in memory. For tests of code that uses a launcher.
 
-It keeps the contract that the real ones keep (one suite of tests holds for all), and does on demand what real ones do on bad days.
+It keeps the same contract as the real launchers (one test suite covers all of them), and simulates their faults on demand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class _Entry:
 
 @dataclass(slots=True)
 class MemoryCluster:
-    """What outlives a launcher: the workers. Launchers over the same one see the same. `orders` is everything that was ever begun."""
+    """The workers, which survive a launcher. Launchers over the same cluster see the same workers. `orders` contains every order that was
+    ever started."""
 
     cores: int = 1_000_000
     workers: dict[str, _Entry] = field(default_factory=dict)
@@ -38,10 +39,13 @@ class MemoryCluster:
 
 
 class MemoryLauncher:
-    """A launcher over a `MemoryCluster`. `now_s` is the clock, in seconds since the epoch: tests turn it by hand.
+    """A launcher over a `MemoryCluster`.
 
-    `starts_after_s` and `ends_after_s` are how long a worker takes to come up, and to end when asked; a `deaf` one never ends by itself.
-    `refuse_with` is raised by the next starts, until it is None again.
+    Args:
+        now_s: The clock, in seconds since 1970, which tests advance by hand.
+        starts_after_s: How long a worker takes to start.
+        ends_after_s: How long a worker takes to end after it was asked to; a `deaf` one never ends by itself.
+        refuse_with: An error that `start` raises, until it is None again.
     """
 
     def __init__(self, now_s: Callable[[], float], cluster: MemoryCluster | None = None) -> None:
@@ -99,7 +103,7 @@ class MemoryLauncher:
         return [entry.seen for _, entry in sorted(self.cluster.workers.items())]
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """One line of text that is no path, where the worker is known."""
+        """One line of text that is not a path, if the worker is known."""
         return (f"memory: {worker}",) if worker in self.cluster.workers else ()
 
     def forget(self, worker: str) -> None:
@@ -115,7 +119,7 @@ class MemoryLauncher:
     # --- what happens to workers from outside ---
 
     def end(self, worker: str, status: int, *, strays: tuple[int, ...] = ()) -> None:
-        """The worker ends by itself, or by a signal (`status` below zero); `strays` are left of it."""
+        """Let a worker end by itself, or by a signal (negative `status`); `strays` are the processes that it leaves behind."""
         self._settle()
         reason = f"ended by signal {-status}" if status < 0 else f"ended with status {status}" if status else ""
         entry = self.cluster.workers[worker]
@@ -123,14 +127,14 @@ class MemoryLauncher:
         entry.seen = replace(entry.seen, strays=strays)
 
     def lose(self, worker: str) -> None:
-        """The worker no longer exists, and its exit status is unknown."""
+        """Let a worker disappear with an unknown exit status."""
         self._settle()
         self._over(self.cluster.workers[worker], "gone", self._now_s(), reason="its exit status is unknown")
 
     # --- pieces ---
 
     def _settle(self) -> None:
-        """Do what was due until now, at the moments when it was due."""
+        """Make the changes that are due now, at the times at which they were due."""
         now_s = self._now_s()
         for entry in self.cluster.workers.values():
             if entry.seen.state not in ("starting", "running"):

@@ -1,8 +1,8 @@
-"""Breadth-first search over every state that a model can reach: shortest counter-examples, dead ends, endless cycles.
+"""Breadth-first search over all states that a model can reach. It finds shortest counter-examples, dead ends and endless cycles.
 
-A model is anything with `initial()`, `successors(state)` and `goal(state)`; states are hashable. A successor is `(label, state)`. A label
-starts with one of three kinds: `STEP` is what the protocol does by itself, `REPAIR` what its surroundings do for it (a task is started
-again), `FAULT` what goes wrong. Instead of a state a successor may carry a text: the promise that this step has broken.
+A model is any object with `initial()`, `successors(state)` and `goal(state)`; its states are hashable. A successor is `(label, state)`. A
+label starts with one of three kinds: `STEP` is an action of the protocol, `REPAIR` an action of its environment (a task is started again),
+`FAULT` a fault. Instead of a state, a successor may contain a text: the promise that the step has broken.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 STEP, REPAIR, FAULT = 0, 1, 2
 
 Label = tuple[int, str, int]
-"""Kind, code, who."""
+"""(kind, code, actor)"""
 
 
 class Model(Protocol):
-    """What is searched."""
+    """A model that can be searched."""
 
     def initial(self) -> Hashable:
-        """The one state that everything starts in."""
+        """The initial state."""
 
     def successors(self, state: Any) -> Iterable[tuple[Label, Any]]:
-        """Every step that some process can take from here, with the state it leads to, or with the text of a broken promise."""
+        """Every step that a process can take from a state, with the next state, or with the text of a broken promise."""
 
     def goal(self, state: Any) -> bool:
-        """True where all that should happen has happened."""
+        """True if everything that should happen has happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """What a search has seen. `broken` is empty where every promise holds; else `trace` is a shortest way to the breach.
+    """The result of a search. `broken` is empty if every promise holds; else `trace` is a shortest path to the violation.
 
-    With `cycle` the last `cycle` labels of the trace can be repeated for ever.
+    With `cycle`, the last `cycle` labels of the trace can be repeated forever.
     """
 
     states: int
@@ -50,14 +50,19 @@ class SearchReport:
 
 
 class TooLarge(Exception):
-    """The search met more states than it was allowed to."""
+    """The search has found more states than allowed."""
 
 
 def search(model: Model, *, limit: int = 5_000_000, liveness: bool = True) -> SearchReport:
-    """Visit all states; stop at the first breach of safety, which is one of the nearest.
+    """Visit all states; stop at the first violation of safety, which is one of the nearest.
 
-    With `liveness`, also: from every state a way without further faults leads to a goal, and no endless cycle consists of `STEP`s only.
-    Needs some 400 bytes a state.
+    With `liveness`, also check that a path without further faults leads from every state to a goal, and that no endless cycle consists of
+    `STEP`s only. Needs some 400 bytes per state.
+
+    Args:
+        model: The model.
+        limit: The maximum number of states; TooLarge is raised above it.
+        liveness: Whether to check liveness too.
     """
     start = model.initial()
     number = {start: 0}
@@ -110,7 +115,7 @@ def _way(came_from: Sequence[tuple[int, Label]], state: int) -> tuple[Label, ...
 
 
 def _first_dead_end(count: int, sources: array[int], edges: array[int], kinds: bytearray, goals: bytearray) -> int | None:
-    """Walks backwards from the goals, over all but faults; the nearest state that is not met."""
+    """Search backwards from the goals, without faults; returns the nearest state to the start from which no goal is reached, or None."""
     before: list[list[int]] = [[] for _ in range(count)]
     for source, to, kind in zip(sources, edges, kinds, strict=True):
         if kind != FAULT:
@@ -127,9 +132,9 @@ def _first_dead_end(count: int, sources: array[int], edges: array[int], kinds: b
 
 
 def _first_cycle(count: int, sources: array[int], edges: array[int], kinds: bytearray) -> list[int]:
-    """States of a shortest cycle of `STEP`s, beginning with the one nearest to the start; empty where there is none.
+    """The states of a shortest cycle of `STEP`s, beginning with the one nearest to the start; empty if there is none.
 
-    States that no `STEP` enters are peeled off, again and again; what stays, holds a cycle.
+    States that no `STEP` enters are removed repeatedly; the remaining ones contain a cycle.
     """
     after: list[list[int]] = [[] for _ in range(count)]
     entered = [0] * count

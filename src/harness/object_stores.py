@@ -1,4 +1,4 @@
-"""The object store of a test: a real one, skipped where a machine cannot have it, required where CI is."""
+"""A real object store for a test, which is skipped on a machine that cannot run one, and fails in CI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def or_skipped(folder: Path) -> ObjectServer:
-    """A server of that folder, once its program is there. Without a Go to build it the test is skipped, and fails where CI is set."""
+    """A server with its data in a folder. Without Go, which builds its program, the test is skipped; in CI it fails."""
     import pytest
 
     try:
@@ -30,7 +30,7 @@ def or_skipped(folder: Path) -> ObjectServer:
 
 
 def options(server: ObjectServer, prefix: str = "", **more: Any) -> dict[str, Any]:
-    """A sink's or source's options that lead to the server, with the key of access in `config`."""
+    """The options of a sink or source that uses the server, with the access key in `config`."""
     lines = server.credentials.read_text().splitlines()[1:]
     key, secret = (line.partition(" = ")[2] for line in lines)
     config = {"access_key_id": key, "secret_access_key": secret}
@@ -38,7 +38,7 @@ def options(server: ObjectServer, prefix: str = "", **more: Any) -> dict[str, An
 
 
 def address(server: ObjectServer, prefix: str = "") -> ObjectsAddress:
-    """Where that prefix is."""
+    """The address of a prefix."""
     return ObjectsAddress.of("test", SINK.filled(options(server, prefix)))
 
 

@@ -1,5 +1,4 @@
-"""For changes of a set of jars: `python -m harness.pin_jars [SET …]` rewrites these sets of `jars.json`, or all, from what Ivy resolves
-now."""
+"""Updates a set of jars: `python -m harness.pin_jars [SET …]` rewrites these sets in `jars.json`, or all, with what Ivy resolves now."""
 
 from __future__ import annotations
 
@@ -21,13 +20,14 @@ TABLE = Path(jars.__file__).with_name("jars.json")
 
 
 def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
-    """Coordinate → SHA-256, for the given jars and, on demand, their dependencies. Raises EnvironmentFault if one cannot be fetched."""
+    """Coordinate → SHA-256 of the given jars and, with `with_dependencies`, of their dependencies. Raises EnvironmentFault if one cannot be
+    fetched."""
     with tempfile.TemporaryDirectory(prefix="scribengin-") as name:
         scratch = Path(name)
         pattern = f"{scratch}/jars/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
         said = run_ivy(ivy_module(asked, with_dependencies=with_dependencies), pattern, scratch)
         jars = [jar for jar in sorted(scratch.glob("jars/*/*/*/*")) if jar.suffix in (".jar", ".zip")]
-        # those with a classifier are native parts, which are not needed
+        # jars with a classifier are native parts, which are not needed
         plain = [jar for jar in jars if jar.stem == f"{jar.parts[-3]}-{jar.parts[-2]}"]
         found = {
             ":".join(jar.parts[-4:-1]) + ("@zip" if jar.suffix == ".zip" else ""): sha256(jar.read_bytes()).hexdigest() for jar in plain
@@ -38,7 +38,7 @@ def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
 
 
 def main() -> None:
-    """Update every set of every PySpark, or the named ones."""
+    """Update the named sets, or all sets of all PySpark versions."""
     wanted = sys.argv[1:]
     table = json.loads(TABLE.read_text())
     for version, sets in table.items():

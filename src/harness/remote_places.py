@@ -1,4 +1,4 @@
-"""Folders of a test in a real HDFS, and in a real bucket."""
+"""Folders for a test in a real HDFS, and in a real bucket."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def options(hdfs: Hdfs, folder: str, **more: Any) -> dict[str, Any]:
-    """A sink's or source's options that lead there."""
+    """The options of a sink or source that uses the folder."""
     return {"url": f"{hdfs.uri}/{folder}"} | more
 
 
 def address(hdfs: Hdfs, folder: str) -> ObjectsAddress:
-    """Where that folder is."""
+    """The address of the folder."""
     return ObjectsAddress.of("test", SINK.filled(options(hdfs, folder)))
 
 
@@ -38,14 +38,14 @@ def opened(hdfs: Hdfs, folder: str) -> HdfsStore:
 
 
 def at_server(server: ObjectServer, prefix: str, setenv: Callable[[str, str], None]) -> S3Path:
-    """A state folder in the bucket of the server; `setenv` says to this process, and those that it starts, how to reach it."""
+    """A state folder in the bucket of the server. `setenv` sets the variables by which this process and its children reach it."""
     for name, value in reached_by(server).items():
         setenv(name, value)
     return S3Path.of(f"s3://{BUCKET}/{prefix}")
 
 
 def reached_by(server: ObjectServer) -> dict[str, str]:
-    """The variables by which a process reaches its bucket."""
+    """The environment variables by which a process reaches the bucket of the server."""
     return {
         "AWS_ENDPOINT_URL": server.uri,
         "AWS_SHARED_CREDENTIALS_FILE": str(server.credentials),
@@ -54,19 +54,19 @@ def reached_by(server: ObjectServer) -> dict[str, str]:
 
 
 def hasty() -> None:
-    """From now on in this process a lease is followed after 2 s without a sign."""
+    """Let leases in this process expire after 2 s without a renewal."""
     lease.BEAT_S, lease.EXPIRES_S, lease.POLL_S = 0.2, 2.0, 0.1
 
 
 def hasty_driver(job: Job, reached: Mapping[str, str]) -> Driver:
-    """One that does not wait long for another's lease. `reached`: the variables by which it reaches its state."""
+    """A driver with a short lease. `reached` are the environment variables by which it reaches its state."""
     os.environ.update(reached)
     hasty()
     return Driver(job)
 
 
 def hasty_keyed_driver(job: Job, reached: Mapping[str, str]) -> Driver:
-    """As `hasty_driver`, over keyed stores, whose rows are staged in the state."""
+    """The same with keyed stores, whose rows are staged in the state."""
     os.environ.update(reached)
     hasty()
     return Driver(job, keyed_sink)

@@ -1,4 +1,4 @@
-"""Flow files, folders and packages as submissions: packed, checked, planned, with their packages in the store."""
+"""Converts flow files, folders and packages to submissions: packed, checked and planned, with their packages in the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def submission(path: Path, packages: PackageStore, state: Path) -> tuple[Submission, Sequence[Problem]]:
-    """`submissions` of one flow file."""
+    """The submission of one flow file, and its warnings; see `submissions`."""
     found, warnings = submissions([path], packages, state)
     return found[0], warnings
 
@@ -31,11 +31,18 @@ def submission(path: Path, packages: PackageStore, state: Path) -> tuple[Submiss
 def submissions(
     places: Sequence[Path], packages: PackageStore, state: Path, *, base: Path | None = None
 ) -> tuple[list[Submission], list[Problem]]:
-    """Submit flow files, folders (all flows in them) and packages (all of theirs); returns the warnings too. The folder of a file is packed
-    with its code. Relative paths of data start at `base`, by default in the folder of the files; for a package, in the working folder.
+    """Submit flow files, folders (all flows in them) and packages (all of their flows); returns the submissions and the warnings.
 
-    Raises InputError with every problem of every submitted flow; another flow beside a file that has errors is left out, with a warning.
-    Refused if it is not a package.
+    Args:
+        places: The files, folders and packages. The folder of a file is packed with its code.
+        packages: The store that receives the packages.
+        state: The state folder of the flows.
+        base: The folder to which paths of data are relative. None: the folder of the files; for a package, the working folder.
+
+    Raises:
+        InputError: with every problem of every submitted flow. Another flow next to a submitted file that has errors is left out, with a
+            warning.
+        Refused: for a file that is not a package.
     """
     found: list[Submission] = []
     told: list[Problem] = []
@@ -62,7 +69,7 @@ def submissions(
 
 
 def _of_package(package: Package, chosen: str | None, place: Path, base: Path, packages: PackageStore, state: Path) -> list[Submission]:
-    """Its flows, or the one in the file `chosen`. Raises InputError with every problem of all."""
+    """The flows of a package, or only the one in the file `chosen`. Raises InputError with the problems of all of them."""
     packed = [flow for flow in package.manifest.flows if chosen in (None, flow.path)]
     if not packed:
         raise InputError([Problem("flow-missing", Place(str(place)), "this is not a flow file", "name a file that has sources or sinks")])

@@ -1,7 +1,7 @@
-"""Tweets for the demo, the tests and the benchmarks: JSON lines, the same for the same seed, in time order.
+"""Generates tweets for the demo, the tests and the benchmarks, as JSON lines in the order of time; the same for the same seed.
 
-A million of them are about 140 MB and take some seconds. Most are ordinary; a few are made to catch a careless flow:
-exactly 500 retweets or 5,000 followers beside 501 and 5,001, no `ts`, and lines that are no JSON of the declared types.
+A million tweets are about 140 MB and take some seconds. Most are ordinary; a few are for testing limits of a flow: exactly 500 retweets or
+5,000 followers, and 501 or 5,001; no `ts`; and lines that are not JSON of the declared types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAG = "#PresidentialDebate"
 SEED = 20120
 START = np.datetime64("2026-01-01T00:00:00.000", "ms")
 SPAN_MS = 24 * 3600 * 1000
-"""All tweets of a set lie within one day, however many there are."""
+"""all tweets of a set are within one day, however many there are"""
 
 _SAYINGS = (
     "Watching this with the whole family tonight",
@@ -57,8 +57,9 @@ _MALFORMED = (
 
 @dataclass(frozen=True, slots=True)
 class WrittenTweets:
-    """What `write_tweets` wrote, so that an output can be checked. `rows` are all lines; the ids are those of the tweets that
-    hold #PresidentialDebate, with more than 5,000 followers and more than 500 retweets: `kept_ids` with, `undated_ids` without a `ts`."""
+    """The result of `write_tweets`, to check an output with. `rows` is the number of lines. The ids are those of tweets with
+    #PresidentialDebate, more than 5,000 followers and more than 500 retweets: `kept_ids` of those with a `ts`, `undated_ids` of those
+    without."""
 
     rows: int
     bytes: int
@@ -68,9 +69,15 @@ class WrittenTweets:
 
 
 def write_tweets(folder: Path, *, rows: int, files: int = 8, seed: int = SEED) -> WrittenTweets:
-    """Write `tweets-000.jsonl`, … into `folder`, which is made where it is missing. Files of that name are written anew.
+    """Write `tweets-000.jsonl`, … into `folder`, which is created if necessary. Existing files of that name are replaced.
 
-    Memory stays at some hundred MB however many `rows` there are. Raises ValueError for fewer than one row or file.
+    It needs some hundred MB of memory, however many `rows` there are. Raises ValueError for fewer than one row or file.
+
+    Args:
+        folder: The folder.
+        rows: The number of lines in all files.
+        files: The number of files.
+        seed: The seed of the random numbers.
     """
     if rows < 1 or files < 1:
         raise ValueError(f"tweets need at least one row and one file, not {rows} and {files}")
@@ -97,12 +104,12 @@ def _chunks(start: int, end: int, most: int = 250_000) -> Iterator[tuple[int, in
 
 
 def _share(usual: float, rows: int) -> float:
-    """`usual`, or more in a small set, so that some are in it."""
+    """`usual`, or a larger share in a small set, so that it contains some of these tweets."""
     return max(usual, min(0.02, 5 / rows))
 
 
 class _Chunk:
-    """Neighbouring tweets; ids count from `first`, times rise from the set's start to its end."""
+    """Consecutive tweets. Ids count from `first`, and times increase from the beginning of the set to its end."""
 
     def __init__(self, rng: np.random.Generator, first: int, count: int, rows: int, followers_of_user: npt.NDArray[np.int64]) -> None:
         self.ids = np.arange(first, first + count)
@@ -121,7 +128,7 @@ class _Chunk:
         self.popular = self.tagged & (self.followers > 5000) & (self.retweets > 500) & ~self.malformed
 
     def _special(self, rare: npt.NDArray[np.float64], start: float, share: float, followers: int, retweets: int) -> npt.NDArray[np.bool_]:
-        """Give that share of the tweets the tag and these figures; returns which they are."""
+        """Give that share of the tweets the tag and these figures; returns a mask of them."""
         here = (rare >= start) & (rare < start + share)
         self.followers[here] = followers
         self.retweets[here] = retweets
@@ -129,7 +136,7 @@ class _Chunk:
         return here
 
     def lines(self) -> bytes:
-        """The chunk as UTF-8 JSON lines."""
+        """The tweets as JSON lines in UTF-8."""
         escaped = [saying.replace('"', '\\"') for saying in _SAYINGS]
         columns = zip(
             self.ids.tolist(),

@@ -1,4 +1,4 @@
-"""The protocol's driver over sinks whose units commit one by one: what `protocol` does for Batches that commit as a whole."""
+"""The driver of `testing.protocol` for sinks whose task outputs commit one by one, instead of Batches that commit as a whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class UnitsDriver(Driver):
-    """A driver whose units commit one by one, as they do on executors: all records to the first sink, no coin is tossed."""
+    """A driver whose task outputs commit one by one, as on executors. All records go to the first sink, without random choices."""
 
     def _stage(self, batch: BatchId, hash_: str, planned: SourceRange, streams: tuple[SourceStream, ...]) -> Decision:
         (node, other), schema = SINKS, output_schema(self.job)

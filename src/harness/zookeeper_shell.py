@@ -1,4 +1,4 @@
-"""ZooKeeper's own shell (`org.apache.zookeeper.ZooKeeperMain`, from the jars that PySpark carries), for tests of what people do with it."""
+"""Runs ZooKeeper's own shell (`org.apache.zookeeper.ZooKeeperMain`, from the jars of PySpark), for tests of manual changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WITHIN_S = 180.0
 
 
 def run_shell(address: RegistryAddress, commands: Sequence[str] = (), *, login: DigestLogin | None = None, word: Sequence[str] = ()) -> str:
-    """What the shell says: to the commands, one after the other, with a login; or to the one command `word`, without any."""
+    """Run the shell with a sequence of commands, with a login, or with the single command `word`, without login; returns its output."""
     classpath = ":".join(str(path) for path in pyspark_jars(*_JARS, *LOGGING_JARS))
     java = [str(find_java().home / "bin" / "java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
     first = [] if login is None else [f"addauth digest {login.secret.reveal()}"]

@@ -1,1 +1,1 @@
-"""Is a flow that is cut the same as the whole one? Random flows, run both ways and compared: `python -m harness.cuts`."""
+"""Compares random flows with the same flows divided into tiers: `python -m harness.cuts`."""

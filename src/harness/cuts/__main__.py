@@ -1,4 +1,5 @@
-"""`make cuts [ARGS="--examples 300"]`: random flows, each whole and cut; what fails stays in a folder that shows it again."""
+"""`make cuts [ARGS="--examples 300"]` runs random flows whole and divided into tiers. A folder that reproduces the failure is kept for each
+flow that fails."""
 
 from __future__ import annotations
 

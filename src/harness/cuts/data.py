@@ -1,4 +1,4 @@
-"""The data of random flows: every type of column, nulls, text in many scripts, lines that are no record, rows that stand twice."""
+"""Data for random flows: every type of column, nulls, text in many scripts, lines that are not records, duplicate rows."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ EVENTS = (
 LABELS = (("id", "BIGINT NOT NULL"), ("at", "TIMESTAMP NOT NULL"), ("label", "STRING"))
 FIRST_CLOSER = 1_000_000
 FAR = datetime(2026, 3, 1, tzinfo=UTC)
-"""the time of the first closers; no other row has a later one"""
+"""the time of the first closers; no other row is later"""
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _GROUPS = ("a", "b", "ü", "größer", "ячейка", "空", "a\tb", "", None)
 _CLOSERS_EACH = 2 * 3 * 5 * 7
 
 
 def write_data(folder: Path, sources: dict[str, dict[str, Any]], rng: random.Random, *, levels: int = 1) -> None:
-    """The files of each source, as many of each: the last `levels` ones hold closers, each later ones than the one before."""
+    """Write the files of each source, the same number for each. The last `levels` files contain closers, each with later times than the
+    file before."""
     files = rng.randint(1, 2)
     for id_ in sources:
         home = folder / "data" / id_
@@ -60,13 +61,13 @@ def _write(path: Path, lines: list[str]) -> None:
 
 
 def _keys(number: int, rng: random.Random) -> list[int]:
-    """Ids of a file's rows: some stand twice, some in several files."""
+    """The ids of a file's rows; some are duplicates, in the file or in other files."""
     keys = [number * 40 + nth for nth in range(rng.randint(5, 60))]
     return keys + rng.sample(keys, len(keys) // 8)
 
 
 def _line(row: dict[str, Any], rng: random.Random) -> str:
-    """The record, or at times one that is none."""
+    """The record as a line; sometimes a line that is not a record."""
     text = json.dumps(row, ensure_ascii=rng.random() < 0.5)
     fate = rng.random()
     if fate < 0.02:
@@ -81,7 +82,7 @@ def _label(begin: datetime, key: int, rng: random.Random | None) -> dict[str, An
 
 
 def _event(begin: datetime, key: int, rng: random.Random | None) -> dict[str, Any]:  # noqa: ARG001
-    """All that a row says follows from its key: rows of one id are the same."""
+    """An event whose contents depend only on its key: rows with the same id are equal."""
     closer = key >= FIRST_CLOSER
     body = json.dumps({"k": key, "word": f"w{key % 5}"}) if key % 11 or closer else '{"k": "no number"}' if key % 2 else "{"
     row: dict[str, Any] = {
@@ -107,7 +108,7 @@ def _event(begin: datetime, key: int, rng: random.Random | None) -> dict[str, An
 
 
 def _moment(begin: datetime, key: int) -> str:
-    """Within three hours of the begin."""
+    """A time within three hours of the begin."""
     return (begin + timedelta(seconds=key * 7919 % 10_800, microseconds=key % 1000)).isoformat()
 
 

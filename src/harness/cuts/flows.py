@@ -1,8 +1,10 @@
-"""Flows made at random, each whole and cut, of steps whose result no order changes, over data of which no row is late.
+"""Random flows, each whole and divided into tiers, with steps whose result does not depend on the order of rows, over data without late
+rows.
 
-How late is kept out: all files of a source lie there from the start, a Batch takes one of each source, the watermark trails by more than
-the data is long, and the last files hold *closers*, rows far in the future, which every filter lets through and every branch gets some
-of. Rows with a closer's time are left out of the comparison: which of them still wait in a state says only how the flow was cut.
+Late rows are avoided as follows: all files of a source exist from the start, a Batch takes one file of each source, and the delay of the
+watermark is longer than the time span of the data. The last files contain *closers*: rows with times far in the future, which pass every
+filter and reach every branch. Rows with the time of a closer are not compared, because it depends on the tiers which of them remain in a
+state.
 """
 
 from __future__ import annotations
@@ -29,14 +31,15 @@ _FILTERS = (
 _REQUIRES = {"numbered": "n IS NOT NULL", "grouped": "grp IS NOT NULL AND grp <> 'ü'", "small": "cost < 900"}
 _TYPES = dict(EVENTS)
 _EXACT = ("id", "grp", "n", "cost", "blob", "day", "ok", "at", "label", "k", "word")
-"""Columns that may be part of a key: no floating numbers, which have two zeros, and no maps."""
+"""columns that may be part of a key: no floating-point numbers, which have two zeros, and no maps"""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A flow with its cut. `tiers` is tier → its nodes, in the order of the flow; `edge` the properties of all cut edges.
+    """A flow and its division into tiers. `tiers` is tier → its nodes, in the order of the flow; `edge` contains the properties of all
+    channels.
 
-    `stops_at` ends the first run of the cut flow after so many Batches; 0 lets it run to its end.
+    `stops_at` ends the first run of the divided flow after that number of Batches; 0 lets it run to its end.
     """
 
     sources: dict[str, dict[str, Any]]
@@ -48,7 +51,7 @@ class Case:
     stops_at: int = 0
 
     def document(self, *, cut: bool) -> dict[str, Any]:
-        """The flow file."""
+        """The flow file as an object, whole or divided into tiers."""
         found = {"version": 1, "name": "cuts", "sources": self.sources, "steps": self.steps, "sinks": self.sinks}
         if not cut:
             return found
@@ -58,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What later steps must know of a node. `table`: rows of events, with id and ts; `once`: what no way does twice."""
+    """What later steps must know about a node. `table`: its rows are events with id and ts; `once`: no path duplicates its rows."""
 
     id: str
     columns: tuple[str, ...]
@@ -68,7 +71,7 @@ class _Node:
 
 
 def make_case(rng: random.Random) -> Case:
-    """A flow of 1 or 2 sources, 2 to 7 steps and 1 to 3 sinks in 1 to 4 tiers. It may still be one that the checks refuse."""
+    """Make a flow with 1 or 2 sources, 2 to 7 steps and 1 to 3 sinks in 1 to 4 tiers. The checks may still refuse it."""
     maker = _Maker(rng)
     for _ in range(rng.randint(2, 7)):
         maker.step()
@@ -120,7 +123,7 @@ class _Maker:
         return _Node(id_, tuple(name for name, _ in columns))
 
     def step(self) -> None:
-        """One more step over what is there."""
+        """Add one step after the existing nodes."""
         makers: tuple[Callable[[str], _Node | None], ...] = (
             self._filter,
             self._filter,
@@ -155,7 +158,7 @@ class _Maker:
 
     def _above(self, *, table: bool = True, has: tuple[str, ...] = ()) -> _Node | None:
         fitting = [node for node in self._nodes if (node.table or not table) and set(has) <= set(node.columns)]
-        # the newest ones more often, so that flows become long
+        # newer nodes are chosen more often, so that flows become long
         return self._rng.choice(fitting[-3:] if self._rng.random() < 0.7 else fitting) if fitting else None
 
     # --- steps ---
@@ -202,7 +205,7 @@ class _Maker:
         left = [number for number in (2, 3, 5) if node is None or f"% {number}" not in node.once]
         if node is None or not left:
             return None
-        # closers have every remainder of each: no branch is without
+        # closers have every remainder, so that each branch gets some
         number = self._rng.choice(left)
         cases = {"odd": f"id % {number} = 1", "otherwise": "rest"}
         if number > 2 and self._rng.random() < 0.5:
@@ -299,7 +302,7 @@ class _Maker:
     # --- ends and cuts ---
 
     def end(self) -> None:
-        """Sinks for the loose ends, three at most; steps that then feed none go."""
+        """Add sinks, at most three, to nodes without a successor; remove steps that then lead to no sink."""
         read = {reference for step in self.steps.values() for reference in _inputs(step)}
         loose = [node for node in self._nodes if node.id not in read and node.id not in self.sources]
         picked = loose[-3:]
@@ -319,7 +322,7 @@ class _Maker:
         self.steps = {id_: step for id_, step in self.steps.items() if id_ in needed}
         self.sources = {id_: source for id_, source in self.sources.items() if id_ in needed}
         if not any(self._is_stateful(sink["from"]) for sink in self.sinks.values()):
-            for source in self.sources.values():  # else a Batch takes one file of each: the watermark of one Batch rules the next
+            for source in self.sources.values():  # else the watermark of one Batch applies to the next
                 source.pop("max_files", None) if self._rng.random() < 0.7 else None
         stateless = [id_ for id_, sink in self.sinks.items() if not self._is_stateful(sink["from"])]
         if len(stateless) > 1 and self._rng.random() < 0.3:
@@ -333,7 +336,7 @@ class _Maker:
         return bool({"dedupe", "aggregate"} & step.keys() or "time" in step.get("join", {})) or any(map(self._is_stateful, _inputs(step)))
 
     def cut(self, order: list[str]) -> dict[str, list[str]]:
-        """Tier → nodes. No tier feeds an earlier one, so that there is no cycle. Sources are named at times, static ones never."""
+        """Tier → nodes. No tier feeds an earlier one, so there is no cycle. Sources are sometimes named, static ones never."""
         most = self._rng.randint(1, 4)
         level: dict[str, int] = {}
         for id_ in self.sources:

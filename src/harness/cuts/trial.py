@@ -1,4 +1,4 @@
-"""One random flow run whole and cut, and what differs."""
+"""Runs one random flow whole and divided into tiers, and compares the results."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from scribengin.local.contract import RunResult, RunView
 
 WHOLE, CUT = "whole", "cut"
-"""the folders of the two"""
+"""the folders of the two flows"""
 _SHOWN = 4
 _STREAM = re.compile(r"(?P<source>\w+)/(?P<first>part-\d+\.jsonl)(?: … (?P<last>part-\d+\.jsonl) \(\d+ files\))?$")
-"""a stream of whole files, small ones together, as records' coordinates name it"""
+"""the label of a stream of whole files, of which small ones are combined, in the coordinates of records"""
 
 
 @dataclass(slots=True)
 class CutDifference:
-    """What is not the same, or not as it must be; empty lists are good."""
+    """The differences and faults that were found; empty lists are good."""
 
     wrong: list[str] = field(default_factory=list)
     rows: int = 0
-    """that the whole flow gave, closers aside"""
+    """number of rows of the whole flow, without closers"""
     letters: int = 0
     stopped: bool = False
-    """the cut flow was stopped on its way, and went on"""
+    """True if the divided flow was stopped and continued"""
 
 
 def write_case(case: Case, folder: Path) -> None:
-    """Both flows with their steps, keys and data, so that each can be run by hand. `folder` must be empty or not there."""
+    """Write both flows with their steps, keys and data, so that each can be run by hand. `folder` must be empty or must not exist."""
     for name in (WHOLE, CUT):
         home = folder / name
         home.mkdir(parents=True)
@@ -63,7 +63,7 @@ def write_case(case: Case, folder: Path) -> None:
 
 
 def refusals(folder: Path) -> list[str]:
-    """Why the checks refuse one of the two flows; [] where both may run."""
+    """Why the checks refuse one of the two flows; empty if both may run."""
     told = []
     for name in (WHOLE, CUT):
         flow, problems = validate_file(folder / name / "flow.yaml", os.environ, execute=True)
@@ -74,7 +74,8 @@ def refusals(folder: Path) -> list[str]:
 
 
 def compare(case: Case, folder: Path, spark: SparkSession) -> CutDifference:
-    """Run both flows of a folder that `write_case` has made, and compare. Raises nothing for what is wrong with them."""
+    """Run both flows in a folder that `write_case` has written, and compare them. Faults of the flows are part of the result, not
+    raised."""
     found = CutDifference()
     try:
         whole = _run(folder / WHOLE, spark)
@@ -101,14 +102,14 @@ def compare(case: Case, folder: Path, spark: SparkSession) -> CutDifference:
         found.wrong += _unlike(f"{sink['path']}", wanted, there)
     ways, cut_ways = (_letters(folder / name) for name in (WHOLE, CUT))
     found.letters = len(ways)
-    # a step that several Queries run buries in each: how often says only how the flow was cut
+    # a step that several queries run buries a record in each of them: the number depends on the tiers
     found.wrong += _unlike("dead letters", Counter(ways.keys()), Counter(cut_ways.keys()))
     return found
 
 
 def _first_run(home: Path, spark: SparkSession, case: Case) -> RunResult:
-    """The run that is stopped. The last closers come behind it: Spark closes windows in a Batch of its own behind the rows that moved the
-    watermark, and where a stop kept that one from starting they wait for the next rows."""
+    """The run that is stopped. Its last closers are written afterwards: Spark closes windows in a Batch after the rows that moved the
+    watermark, and if the stop prevents that Batch, the windows wait for the next rows."""
     held = [max((home / "data" / id_).glob("part-*")) for id_, source in case.sources.items() if not source.get("static")]
     for path in held:
         path.rename(home / f"{path.parent.name}-{path.name}")
@@ -129,7 +130,7 @@ def _run(home: Path, spark: SparkSession, *, stops_at: int = 0) -> RunResult:
 
 
 def _told(result: RunResult) -> list[str]:
-    # a trial may well consist of records that die
+    # a trial may consist mainly of records that become dead letters
     return [problem.message for problem in result.problems if problem.severity == "error" and problem.code != "mostly-dead"]
 
 
@@ -143,7 +144,7 @@ def _unlike(what: str, wanted: Counter[str], there: Counter[str]) -> list[str]:
 
 
 def _rows(folder: Path) -> Counter[str]:
-    """Every row of a sink but the closers', as JSON."""
+    """Every row of a sink as JSON, without closers."""
     import pyarrow.parquet as pq
 
     rows: list[dict[str, Any]] = []
@@ -161,7 +162,7 @@ def _is_closer(row: dict[str, Any]) -> bool:
 
 
 def _letters(home: Path) -> dict[str, int]:
-    """Each dead letter by what must be the same in both flows: step, reason, what it says, and the record's first coordinates."""
+    """Each dead letter, by the values that must be equal in both flows: step, reason, message, and the record's first coordinates."""
     found: Counter[str] = Counter()
     for tier in prepare(home / "flow.yaml", state=None).tiers:
         for query in tier.folder.queries():
@@ -172,8 +173,8 @@ def _letters(home: Path) -> dict[str, int]:
 
 
 def _first(home: Path, source: str, file: str, line: int | None, row: int | None) -> str:
-    """`a/part-0.jsonl:7`, whether it is told at the source, by file and line, or behind a channel, by stream and number of the record.
-    Empty for a row that no single record stands behind: a channel names the Batch that made it, a whole flow nothing."""
+    """The origin of a dead letter, such as `a/part-0.jsonl:7`, from its file and line at the source, or after a channel from its stream and
+    record number. Empty for a row without a single origin record."""
     if line is not None:
         return f"{source}/{Path(file).name}:{line}"
     if row is None or (stream := _STREAM.match(file)) is None:
@@ -189,7 +190,7 @@ def _first(home: Path, source: str, file: str, line: int | None, row: int | None
 
 
 def _meaning(payload: bytes) -> Any:
-    """What tells the record: its id where it has one. Behind a channel it is the row as it was there, not the line that was read."""
+    """The id of a record, or the whole record if it has none. After a channel, it is the row at that place, not the line that was read."""
     try:
         row = json.loads(payload)
     except ValueError:
@@ -198,5 +199,5 @@ def _meaning(payload: bytes) -> Any:
 
 
 def remove(folder: Path) -> None:
-    """Take a folder away that `write_case` has made."""
+    """Delete a folder that `write_case` has written."""
     shutil.rmtree(folder, ignore_errors=True)

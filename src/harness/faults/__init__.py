@@ -1,9 +1,9 @@
-"""Real runs of real flows, struck at their crash points: what `make faults` does, and a slice of which the tests do.
+"""The fault campaign: real runs of real flows that are struck at their crash points. `make faults` runs all of it, the tests a part.
 
-`flows` (what is run, what must come out) → `drivers` (a `scribengin run` as a process; strikes), `java` (which starts fast) and `reader`
-(a foreign reader beside it) → `running` (a flow that lives under strikes) → `ways` (how it is struck) → `lives` (one life, judged) →
-`cells` (what is to be covered, in which lives) → `report`.
+`flows` (what is run, and the expected result) → `drivers` (a `scribengin run` process and strikes), `java` (a Java that starts fast) and
+`reader` (an independent reader beside it) → `running` (a flow under strikes) → `ways` (the ways to strike) → `lives` (one life and its
+result) → `cells` (what must be covered, and in which lives) → `report`.
 
-Over Kafka the same: `topics` (filled and read) → `kafka_flows` (the flows, with topics at their ends), `brokers` (that lives share)
-and `workers` (with which Spark speculates) → `kafka_ways` (brokers and states that go, what is slow).
+For Kafka: `topics` (fills and reads topics) → `kafka_flows` (flows with topics at their ends), `brokers` (shared by lives) and `workers`
+(on which Spark speculates) → `kafka_ways` (failing brokers, lost states, slow processes).
 """

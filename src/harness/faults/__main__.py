@@ -1,4 +1,5 @@
-"""`make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]`: strike, check, remember, report."""
+"""`make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]` strikes runs, checks the results, stores them and writes a
+report."""
 
 from __future__ import annotations
 
@@ -92,14 +93,14 @@ def main(
 
 
 def _archive() -> Path | None:
-    """The archive of Spark's classes for this Java, made where there is none; None where none can be made."""
+    """The archive of Spark's classes for this Java, which is created if necessary; None if that is not possible."""
     subprocess.run([sys.executable, "-m", "scribengin.local.training_run"], check=False)
     made = archive_path(find_java())
     return made if made.exists() else None
 
 
 def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: threading.Event, archive: Path | None, strikes: int) -> int:
-    """The other campaign: its exit status."""
+    """Run the campaign of the control plane; returns its exit status."""
     with Brokers(folder / "brokers") as brokers:
         try:
             failed = run_control_campaign(
@@ -124,12 +125,12 @@ class _Campaign:
         self._sample = CellSample(self.outcomes, only, strikes=strikes)
 
     def live_again(self, life: Life, seed: int) -> None:
-        """One life that was lived before."""
+        """Run one life again that was run before."""
         with ThreadPoolExecutor(1) as pool:
             self._await({self._begin(pool, life, seed)})
 
     def go_on(self, seed: int, *, deadline: float, at_once: int, once: bool) -> None:
-        """Lives of the sample until the deadline, or until nothing is open; `once`: also where nothing is."""
+        """Run lives of the sample until the deadline, or until no cell is open; `once` runs one round even then."""
         running: set[Future[LifeOutcome]] = set()
         with ThreadPoolExecutor(at_once) as pool:
             while not self._stop.is_set():
@@ -152,9 +153,9 @@ class _Campaign:
         return pool.submit(self._live, life, seed, work)
 
     def _await(self, running: set[Future[LifeOutcome]]) -> list[LifeOutcome]:
-        """Wait for one at least; what is over leaves the set, and is remembered and told."""
+        """Wait until a life ends. Lives that have ended are removed from the set, stored and reported."""
         done: set[Future[LifeOutcome]] = set()
-        while not done:  # in small steps: a signal is heard between them
+        while not done:  # in small steps, so that signals are handled between them
             done, _ = wait(running, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
         running -= done
         ended = []

@@ -1,4 +1,4 @@
-"""The brokers that lives over Kafka share: started when the first one asks for them."""
+"""The brokers that lives over Kafka share; they are started when the first life needs them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _PROPERTIES = {
     "auto.create.topics.enable": "false",
-    # brokers look for transactions that are over their time every 10 s by default: here what is too slow is aborted when its time is up
+    # brokers look for expired transactions every 10 s by default; here a slow one is aborted as soon as its time is up
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
 
 class Brokers:
-    """One broker, or three; a context manager, after which they are gone, and with them those that it has lent. `folder` is made anew."""
+    """One broker or three; a context manager that stops them at its end, and those that it has lent. `folder` is replaced."""
 
     def __init__(self, folder: Path, *, count: int = 1) -> None:
         self.count = count
@@ -33,7 +33,7 @@ class Brokers:
         self._free: list[Brokers] = []
 
     def cluster(self) -> KafkaCluster:
-        """The cluster, up."""
+        """The running cluster."""
         with self._one_at_a_time:
             if self._cluster is None:
                 shutil.rmtree(self._folder, ignore_errors=True)
@@ -43,7 +43,7 @@ class Brokers:
 
     @contextmanager
     def apart(self, count: int) -> Iterator[Brokers]:
-        """Others, for a life that strikes them, and mends them: those that an earlier one has left, or new ones."""
+        """Lend separate brokers to a life that strikes them: those that an earlier life has returned, or new ones."""
         with self._one_at_a_time:
             found = next((brokers for brokers in self._free if brokers.count == count), None)
             if found is None:
@@ -52,11 +52,11 @@ class Brokers:
             else:
                 self._free.remove(found)
         yield found
-        # not where the life was ended, or came upon an error
+        # not returned after an error, or if the life was ended
         self._free.append(found)
 
     def mend(self) -> None:
-        """Start again what a life has left dead."""
+        """Start the brokers again that a life has left dead."""
         cluster = self.cluster()
         for broker in set(range(1, self.count + 1)) - cluster.brokers_up.keys():
             cluster.restart(broker)

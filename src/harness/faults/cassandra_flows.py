@@ -1,4 +1,4 @@
-"""The flows with a table of Cassandra at their end, in a keyspace of their own."""
+"""The flows with a Cassandra table as sink, in a keyspace of their own."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 ROUTES = ("files-to-cassandra", "files-to-cassandra-by-key")
 _OURS = ("record", "version")
-"""columns that the sink adds"""
+"""the columns that the sink adds"""
 
 
 @dataclass(kw_only=True)
 class CassandraFlow(KeyedFlow):
-    """Its tables the flow makes itself."""
+    """A flow that creates its tables itself."""
 
     server: Cassandra
     keyspace: str = field(default_factory=lambda: f"struck_{uuid4().hex[:12]}")
 
     def make(self) -> None:
-        """Make the keyspace for the tables."""
+        """Create the keyspace for the tables."""
         with closing(Foreigner(self.server.address)) as reader:
             reader.ask(f"CREATE KEYSPACE {self.keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, self.server.address, self.keyspace, sink
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """Of the whole table."""
+        """The rows of the whole table."""
         with closing(Foreigner(self.server.address)) as reader:
             return reader.table(self.keyspace, sink)
 
@@ -51,7 +51,8 @@ class CassandraFlow(KeyedFlow):
 
 
 class Foreigner:
-    """Reads as others do, by the client alone. Connects when it is asked, and anew once the server was away."""
+    """An independent reader that uses only the client library. It connects at the first request, and again after the server was
+    unavailable."""
 
     def __init__(self, address: str) -> None:
         self._host, _, port = address.rpartition(":")
@@ -60,7 +61,7 @@ class Foreigner:
         self._session: Any = None
 
     def table(self, keyspace: str, table: str) -> list[dict[str, Any]]:
-        """Its rows, without the columns that the sink adds; none where it is not there. Raises Away."""
+        """The rows of a table, without the columns that the sink adds; empty if it does not exist. Raises Away."""
         tables = self.ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s", keyspace)
         if table not in [row["table_name"] for row in tables]:
             return []
@@ -68,17 +69,17 @@ class Foreigner:
         return [{name: _aware(value) for name, value in row.items() if name not in _OURS} for row in rows]
 
     def ask(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        """All that it answers. Raises Away."""
+        """All rows of an answer. Raises Away."""
         try:
             if self._session is None:
                 self._connect()
             return list(self._session.execute(statement, values or None))
-        except Exception as error:  # away, in one of the client's many words
+        except Exception as error:  # the client has many errors for an unavailable server
             self.close()
             raise Away(str(error)) from error
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         cluster, self._cluster, self._session = self._cluster, None, None
         if cluster is not None:
             with suppress(Exception):

@@ -1,10 +1,11 @@
-"""Which aims there are, which are open, and which lives come next: a sample that goes on where it stopped.
+"""The cells to cover: which aims there are, which are still open, and which life comes next. The sample continues where it stopped.
 
-Done is what issue 3 asks: each way to strike at each point once per format, three times where a Batch is published or recovered.
-Over Kafka each way at each point once per route (`kafka_flows.ROUTES`), which stands where a flow over files has its format. Over stores
-once per route; three times per sink, over its routes, where the driver, a worker or the server is killed, or the driver sleeps (issue 8).
-What has no single origin (aggregations and joins) must meet each of these four ways on each keyed route, too: see `Meeting`.
-Open ones come first; among them those whose pair with the kind of Query never met. When none is open, the sample goes on.
+As issue 3 requires, each way to strike is tried at each point once per format, and three times where a Batch is published or recovered. For
+Kafka, each way is tried at each point once per route (`kafka_flows.ROUTES`), which takes the place of the format; the same applies to
+stores. For each sink of a store, over all of its routes, three times if the driver, a worker or the server is killed, or the driver is
+suspended (issue 8). Rows without a single origin (aggregations and joins) must meet each of these four ways on each keyed route, too: see
+`Meeting`. Open cells come first, and among them those whose aim was not yet combined with that kind of query. If none is open, the sample
+continues.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ PLACES = {
     "moved": ("stage.after", "decide.after", "publish.record.after", "commit.before"),
     "edit": ("batch.entry", "stage.after", "decide.before", "decide.after", "publish.record.after"),
 }
-"""Way to strike → where, over files."""
+"""way to strike → points, for files"""
 _SINK_POINTS = (*(point for point in POINTS if point != "publish.renamed"), *TRANSACTION_POINTS)
 _WRITING = ("stage.mid_write", "decide.after", *TRANSACTION_POINTS)
 _READING = ("source.logged", "stage.before", "stage.mid_write", "decide.after")
@@ -61,7 +62,7 @@ PLACES_KAFKA_SINK = {
     "slow": ("stage.before", "stage.mid_write", "fence.after", "transaction.sent", "transaction.commit.before"),
     "speculation": ("stage.before", "stage.mid_write", "stage.closed", *TRANSACTION_POINTS),
 }
-"""… where the sink is Kafka."""
+"""the same for a Kafka sink"""
 PLACES_KAFKA_SOURCE = {
     "kill": POINTS,
     "die": POINTS,
@@ -71,7 +72,7 @@ PLACES_KAFKA_SOURCE = {
     "lost": _READING,
     "slow": ("stage.before", "stage.mid_write"),
 }
-"""… where only the source is."""
+"""the same for a Kafka source with another sink"""
 PLACES_TIERS = {
     "kill": POINTS,
     "die": POINTS,
@@ -81,18 +82,18 @@ PLACES_TIERS = {
     "zombie": ("source.logged", "stage.mid_write", "decide.before", *DECISIVE),
     "edit": PLACES["edit"],
 }
-"""… of a flow that is cut: each point is passed by all of its tiers."""
+"""the same for a flow in tiers: all tiers pass each point"""
 PLACES_TIERS_FOLDER = PLACES_TIERS | {
     "recut": MOVE_POINTS,
     "gone": ("batch.entry", "stage.mid_write", "decide.before", *DECISIVE),
 }
-"""… with folders between them, all tiers in one driver."""
+"""the same for folders as channels, with all tiers in one driver"""
 PLACES_TIERS_KAFKA = {
     **{way: (*points, *TRANSACTION_POINTS) if way in ("kill", "die", "two", "zombie") else points for way, points in PLACES_TIERS.items()},
     "recut": MOVE_POINTS,
     "broker": ("source.logged", *_WRITING),
 }
-"""… with topics between the tiers, and files at the end."""
+"""the same for topics as channels, and files as sinks"""
 _BY_BATCH = tuple(point for point in TRANSACTION_POINTS if point != "marker.read")
 _DECIDED = ("decide.before", "decide.after", *_BY_BATCH, "publish.after", "commit.before")
 PLACES_TIERS_SPILL = {
@@ -103,9 +104,9 @@ PLACES_TIERS_SPILL = {
     "broker": ("source.logged", "stage.mid_write", "decide.after", *_BY_BATCH),
     "away": tuple(point for point in OUTBOX_POINTS if point != "outbox.dropped"),
 }
-"""… with topics that do not hold their feeder."""
+"""the same for topics that do not block their feeder"""
 PLACES_TIERS_DROP = PLACES_TIERS_SPILL | {"away": OUTBOX_POINTS}
-"""… and drop what they do not take."""
+"""the same for topics that drop what the channel does not accept"""
 PLACES_OF = {
     **dict.fromkeys(FORMATS, PLACES),
     **{route: PLACES_KAFKA_SOURCE if route == "kafka-to-files" else PLACES_KAFKA_SINK for route in ROUTES},
@@ -116,29 +117,29 @@ PLACES_OF = {
     "tiers-spill": PLACES_TIERS_SPILL,
     "tiers-drop": PLACES_TIERS_DROP,
 }
-"""Format or route → way → where."""
+"""format or route → way → points"""
 AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
 _ALONE = frozenset({"full", "broker", "lost", "lineage", "slow", "speculation", "away"})
-"""Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs, workers."""
+"""ways that need their own environment for the whole life: a small disk, brokers, short time-outs, workers"""
 STRIKES = 12
-"""In one life, at most; the kills that `recovery` needs come on top."""
+"""maximum number of strikes in a life; the kills before each `recovery` are not counted"""
 _OFTEN = 3
 
 Flow = tuple[str, str, bool]
-"""kind of Query, format, partitioned"""
+"""(kind of query, format, partitioned)"""
 Target = tuple[Aim, str]
-"""aim, format"""
+"""(aim, format)"""
 Meeting = tuple[str, str, str]
-"""kind of Query, route, way to strike: at whatever points"""
+"""(kind of query, route, way to strike), at any points"""
 WITHOUT_ORIGIN = ("aggregate", "join")
-"""kinds whose rows take their id from key columns, where a keyed store asks for one"""
+"""kinds whose rows get their id from key columns if a keyed store needs one"""
 MEETINGS = {"kill": 3, "die": 1, "zombie": 3, "server": 3}
-"""how many strikes of a way such a kind needs on each keyed route; `die`: of those that cost a worker"""
+"""way → number of strikes that such a kind needs on each keyed route; `die` counts only those that end a worker"""
 
 
 @cache
 def wanted(aim: Aim, format: str) -> int:
-    """How many seeds an aim needs in this format, or on this route."""
+    """The number of seeds that an aim needs in this format, or on this route."""
     if format in (*ROUTES, *TIER_ROUTES):
         return 1
     if format in GROUND_OF:
@@ -147,13 +148,13 @@ def wanted(aim: Aim, format: str) -> int:
 
 
 def is_asked_for(aim: Aim) -> bool:
-    """One of the four ways that each store must stand."""
+    """True for the four ways that issue 8 requires for each store."""
     return aim.way in MEETINGS and (aim.way != "die" or aim.point in IN_TASKS)
 
 
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
-    """Every aim with every flow, where the text of both holds all words of `only` (`publish`, `kill@decide.after tail parquet`, …), or of
-    one of several such (`two@ hbase|cassandra`)."""
+    """Every aim with every flow whose text contains all words of `only` (`publish`, `kill@decide.after tail parquet`, …), or of one of
+    several alternatives (`two@ hbase|cassandra`)."""
     choices = [each.split() for each in only.split("|")]
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
     for ground in STORES:
@@ -167,7 +168,8 @@ def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
 
 
 def _fits(aim: Aim, kind: str, format: str) -> bool:
-    """False where a flow of that kind never comes by: units look at their markers, and their Batch has no record of its own."""
+    """False if a flow of that kind never passes the point: task outputs that commit by themselves read their commit markers, and their
+    Batch has no record of its own."""
     if aim.way in ("recut", "gone"):
         return kind in RECUT_KINDS if aim.way == "recut" else kind == "group"
     if PLACES_OF[format] is not PLACES_KAFKA_SINK:
@@ -178,7 +180,7 @@ def _fits(aim: Aim, kind: str, format: str) -> bool:
 
 
 def latest(outcomes: Iterable[LifeOutcome]) -> dict[tuple[Life, int], LifeOutcome]:
-    """The last outcome of each life and seed: one that was mended counts no more as failing."""
+    """The last outcome of each life and seed: a life that passes after a fix does not count as failed."""
     return {(outcome.life, outcome.seed): outcome for outcome in outcomes}
 
 
@@ -192,30 +194,30 @@ def passed_seeds(outcomes: Iterable[LifeOutcome]) -> defaultdict[Target, set[int
 
 
 def wanted_meetings() -> Counter[Meeting]:
-    """Meeting → strikes."""
+    """Meeting → number of strikes that are needed."""
     routes = [(route, way) for route in KEYED_ROUTES for way in MEETINGS if way in PLACES_OF[route]]
     return Counter({(kind, route, way): MEETINGS[way] for kind in WITHOUT_ORIGIN for route, way in routes})
 
 
 def passed_meetings(outcomes: Iterable[LifeOutcome]) -> Counter[Meeting]:
-    """Meeting → strikes in lives that passed."""
+    """Meeting → number of strikes in lives that passed."""
     lives = [(outcome.life, outcome.covered) for outcome in latest(outcomes).values()]
     return Counter((life.kind, life.format, aim.way) for life, covered in lives for aim in covered if is_asked_for(aim))
 
 
 def open_meetings(outcomes: Iterable[LifeOutcome]) -> Counter[Meeting]:
-    """Meeting → strikes that are still to pass; those that have their number are left out."""
+    """Meeting → number of strikes that are missing; complete ones are left out."""
     return wanted_meetings() - passed_meetings(outcomes)
 
 
 def count_open(outcomes: Iterable[LifeOutcome]) -> int:
-    """Seeds that are still to pass, over all aims, formats and routes."""
+    """The number of missing seeds, over all aims, formats and routes."""
     passed = passed_seeds(outcomes)
     return sum(max(0, wanted(aim, format) - len(passed[aim, format])) for aim, format in _targets())
 
 
 def count_wanted() -> int:
-    """Seeds that are wanted, over all of it."""
+    """The number of needed seeds, over all aims, formats and routes."""
     return sum(wanted(aim, format) for aim, format in _targets())
 
 
@@ -224,7 +226,7 @@ def _targets() -> Iterator[Target]:
 
 
 class CellSample:
-    """What was tried so far, and what comes next."""
+    """Remembers what was tried, and chooses the next life."""
 
     def __init__(self, outcomes: Iterable[LifeOutcome], only: str = "", *, strikes: int = STRIKES) -> None:
         self._strikes = strikes
@@ -234,7 +236,7 @@ class CellSample:
         self._lives: Counter[Flow] = Counter()
         self._tried: Counter[Target] = Counter()
         self._met: Counter[tuple[Aim, str | bool]] = Counter()
-        """pairs of an aim with a kind of Query, and with partitioned or not"""
+        """how often an aim was combined with a kind of query, and with partitioned or not"""
         self._outcomes: list[LifeOutcome] = []
         self._running: list[Life] = []
         for outcome in outcomes:
@@ -242,14 +244,14 @@ class CellSample:
             self._outcomes.append(outcome)
 
     def add(self, outcome: LifeOutcome) -> None:
-        """A life that `choose` has given is over."""
+        """Record the outcome of a life that `choose` has returned."""
         self._running.remove(outcome.life)
         self._outcomes.append(outcome)
 
     def choose(self, rng: random.Random) -> Life | None:
-        """The next life, which counts as running until it is added; None where nothing answers to `only`.
+        """The next life, which counts as running until its outcome is added; None if nothing matches `only`.
 
-        What failed, or was not reached, waits until the others had their turn.
+        Aims that failed, or were not reached, are tried again after the others.
         """
         if not self._flows:
             return None
@@ -265,19 +267,19 @@ class CellSample:
         return life
 
     def _needs(self) -> Counter[Target]:
-        """Seeds that are open, running lives taken as passed."""
+        """Target → missing seeds, as if running lives had passed."""
         passed = passed_seeds(self._outcomes)
         need = Counter({(aim, format): wanted(aim, format) - len(passed[aim, format]) for aim, format in _targets()})
         need.subtract((aim, life.format) for life in self._running for aim in set(life.aims))
         return need
 
     def _unmet(self) -> Counter[Meeting]:
-        """Open meetings, running lives taken as passed."""
+        """Meeting → missing strikes, as if running lives had passed."""
         running = Counter((life.kind, life.format, aim.way) for life in self._running for aim in life.aims if is_asked_for(aim))
         return open_meetings(self._outcomes) - running
 
     def _gain(self, flow: Flow, need: Counter[Target], unmet: Counter[Meeting]) -> tuple[int, int]:
-        """Open aims that a life of this flow can take; and strikes that its kind is still to meet."""
+        """The number of open aims that a life of this flow can cover, and the number of strikes that its kind is missing."""
         still = _open_of(flow, self._flows[flow], need, unmet)
         return min(self._strikes, len(still)), sum(unmet[(*flow[:2], way)] for way in MEETINGS)
 
@@ -289,7 +291,7 @@ class CellSample:
             return need[aim, format] <= 0, self._tried[aim, format], met, rng.random()
 
         best = sorted(self._flows[flow], key=rank)
-        if best[0].way == "full":  # a small disk is for the whole life
+        if best[0].way == "full":  # a small disk is used for the whole life
             return best[:1]
         best = [aim for aim in best if (aim.way == best[0].way if best[0].way in _ALONE else aim.way not in _ALONE)]
         return (_open_of(flow, best, need, unmet) or best)[: self._strikes]
@@ -302,7 +304,7 @@ class CellSample:
 
 
 def _open_of(flow: Flow, aims: Sequence[Aim], need: Counter[Target], unmet: Counter[Meeting]) -> list[Aim]:
-    """Those that are open; before them as many of each way as the flow's kind is still to meet. In the order of `aims`."""
+    """The open aims, in the order of `aims`, including as many of each way as the flow's kind is missing."""
     kind, format, _ = flow
     missing = {way: unmet[kind, format, way] for way in MEETINGS}
     found = []
@@ -314,7 +316,7 @@ def _open_of(flow: Flow, aims: Sequence[Aim], need: Counter[Target], unmet: Coun
 
 
 def _arranged(aims: list[Aim], rng: random.Random, decisive: Sequence[str], *, by_unit: bool) -> Iterator[Aim]:
-    """In an order in which little is in vain: recoveries after a kill that leaves them work, takeovers one after the other."""
+    """The aims in an order that wastes few starts: each recovery after a kill that leaves work for it, takeovers one after the other."""
     runs = [[aim for aim in aims if aim.way in ways] for ways in (("recovery",), SERIES)]
     if runs[0]:
         kills = [aim for aim in aims if aim.way == "kill" and aim.point in decisive]

@@ -1,4 +1,4 @@
-"""The flows with a Delta table at their end: beside the flow, or in an object store that may be struck."""
+"""The flows with a Delta table as sink: next to the flow, or in an object store that may be struck."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from scribengin.connectors.delta.places import TablePlace
 
 MERGED = ("decide.after", "publish.record.before", "publish.record.after", "commit.before")
-"""what is merged gets no names"""
+"""points for a table that is merged, in which no file is renamed"""
 _FULL = ("source.logged", "stage.mid_write", "stage.closed", "decide.before", "publish.record.before", "recovery.before")
 
 
 @dataclass(kw_only=True)
 class DeltaFlow(StoreFlow):
-    """Its tables the flow makes itself."""
+    """A flow that creates its tables itself."""
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As over files, where rows are added."""
+        """The same as for files if rows are appended."""
         return MERGED if self.key else DECISIVE
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, str(self.out / sink)
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """As the table is now."""
+        """The current rows of the table."""
         return read_delta(FolderPlace(sink, self.out / sink))
 
     def _output(self, sink: str) -> str:
@@ -57,21 +57,21 @@ class DeltaFlow(StoreFlow):
 
 @dataclass(kw_only=True)
 class StoredDeltaFlow(DeltaFlow, ServedFlow):
-    """Its tables lie in a bucket that is there."""
+    """A DeltaFlow with its tables in an existing bucket."""
 
     server: ObjectServer
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """In a store nothing gets another name."""
+        """No file is renamed in an object store."""
         return MERGED
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, str(self.server.folder), sink
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """As the table is now."""
+        """The current rows of the table."""
         return read_delta(StorePlace(address(self.server, sink)))
 
     def _where(self, sink: str) -> str:
@@ -81,7 +81,7 @@ class StoredDeltaFlow(DeltaFlow, ServedFlow):
 
 
 def read_delta(place: TablePlace) -> list[dict[str, Any]]:
-    """The rows of a table as it is now; none where it is not there. Raises what the place raises, Unreachable where its store is away."""
+    """The current rows of a table; empty if it does not exist. Raises the errors of the place, Unreachable if its store is unavailable."""
     table = place.open()
     if table is None:
         return []
@@ -95,7 +95,7 @@ def read_delta(place: TablePlace) -> list[dict[str, Any]]:
 
 
 def files_of(place: TablePlace) -> Any:
-    """A file system of Arrow's own: the client's, called back from Arrow's threads, may end the process badly."""
+    """A file system of Arrow's own: with the client's, which is called back from Arrow's threads, the process may crash at its end."""
     from pyarrow.fs import AwsStandardS3RetryStrategy, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
     if not isinstance(place, StorePlace):
@@ -118,7 +118,7 @@ def _stored_flow(life: Life, folder: Path, stack: ExitStack) -> StoredDeltaFlow:
 
 
 def _places(decisive: tuple[str, ...]) -> Places:
-    """It has no server; its disk may be full."""
+    """The points of a flow without a server, whose disk may be full."""
     lacks = tuple(point for point in POINTS if point == "publish.renamed" and point not in decisive)
     places = store_places(decisive, lacks=lacks)
     del places["server"]

@@ -1,4 +1,4 @@
-"""`scribengin run` as a process of its own, armed with a fault; and its end, with everything it started."""
+"""Runs `scribengin run` as a separate process with an armed fault, and ends it together with all processes that it has started."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ if TYPE_CHECKING:
 
 Act = Literal["kill", "die", "enospc", "hold", "slow"]
 SLOW_S = 12
-"""how long what is struck by `slow` sleeps; more than the time-outs of flows that it is tried on"""
+"""seconds that a process struck by `slow` sleeps; more than the time-outs of the flows that are used with it"""
 IN_TASKS = frozenset({"stage.before", "stage.mid_write", "stage.closed"})
-"""Points that tasks pass: `die` and `enospc` cost one task there, not the driver."""
+"""points that tasks pass: `die` and `enospc` end one task there, not the driver"""
 IN_CHILDREN = IN_TASKS | {"source.logged", *TRANSACTION_POINTS}
-"""Points that Spark's Python processes pass, or may pass; they have process groups of their own."""
+"""points that Spark's Python processes pass, or may pass; they have process groups of their own"""
 _POLL_S = 0.02
 
 
 class Hung(Exception):
-    """A process did not come to an end, or to its point, in time."""
+    """A process did not end, or did not reach its point, within its time limit."""
 
 
 class CampaignEnded(Exception):
-    """The campaign is ended from outside."""
+    """The campaign was ended from outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """What happens when the `nth` pass of `point` is reached, once in a run.
+    """A fault at the `nth` pass of `point`, once in a run.
 
-    `kill`: SIGKILL for the driver's process group, JVM included. `die`: for the one process that is there: the driver, a Python worker,
-    the planner. `enospc`: no space left, once. `hold`: it sleeps until `DriverProcess.release`. `slow`: it sleeps `SLOW_S`, and goes on.
+    `kill` sends SIGKILL to the driver's process group, including the JVM. `die` kills only the process that reaches the point: the driver,
+    a Python worker, the planner. `enospc` raises "no space left" once. `hold` suspends the process until `DriverProcess.release`. `slow`
+    lets it sleep for `SLOW_S` seconds.
     """
 
     point: str
@@ -57,7 +58,7 @@ class Strike:
 
 @dataclass(slots=True)
 class DriverProcess:
-    """One `scribengin run --once`, started; use it in a `with` block, which ends whatever is left."""
+    """A started `scribengin run --once`. Use it in a `with` block, which ends all remaining processes."""
 
     process: subprocess.Popen[bytes]
     work: Path
@@ -67,7 +68,8 @@ class DriverProcess:
     began: float = field(default_factory=time.monotonic)
 
     def wait(self) -> int:
-        """Its exit status; negative, the signal that ended it. Deals the blow where it must come from outside. Raises Hung."""
+        """Wait for the end and return the exit status, negative for a signal. Makes the strikes that must be made from outside. Raises
+        Hung."""
         while (status := self.process.poll()) is None:
             if any(strike.act == "kill" and self.was_hit_by(strike) for strike in self.strikes):
                 self._kill_group()
@@ -76,7 +78,7 @@ class DriverProcess:
         return status
 
     def wait_for(self, within_s: float) -> int | None:
-        """As `wait`, but so long at most: None where it still runs then."""
+        """Wait for the end for at most `within_s` seconds; None if it is still running then."""
         give_up_s = time.monotonic() + within_s
         while (status := self.process.poll()) is None and time.monotonic() < give_up_s:
             self._check_limit("end")
@@ -84,7 +86,7 @@ class DriverProcess:
         return status
 
     def wait_until_hit_by(self, strike: Strike) -> bool:
-        """Until its point is reached, or the process has ended: then False. Raises Hung."""
+        """Wait until the point of the strike is reached. Returns False if the process has ended before. Raises Hung."""
         while not self.was_hit_by(strike):
             if self.process.poll() is not None:
                 return self.was_hit_by(strike)
@@ -93,22 +95,22 @@ class DriverProcess:
         return True
 
     def release(self) -> None:
-        """Wake what `hold` or `freeze` has put to sleep; its limit begins anew."""
+        """Resume the process after `hold` or `freeze`; its time limit starts again."""
         self.began = time.monotonic()
         (self.work / "go").touch()
         self._signal_all(signal.SIGCONT)
 
     def freeze(self) -> None:
-        """SIGSTOP for all processes of its session, the JVM and its workers too: no thread of theirs runs until `release`."""
+        """Suspend all processes of its session with SIGSTOP, including the JVM and its workers, until `release`."""
         self._signal_all(signal.SIGSTOP)
 
     def was_hit_by(self, strike: Strike) -> bool:
-        """True when its point was reached."""
+        """True if the point of the strike was reached."""
         return (self.work / strike.point).exists()
 
     @property
     def result(self) -> dict[str, Any]:
-        """The object that `--json` printed, {} where it printed none."""
+        """The object that `--json` printed; empty if it printed none."""
         out = (self.work / "stdout").read_bytes()
         try:
             found: dict[str, Any] = msgspec.json.decode(out)
@@ -118,16 +120,17 @@ class DriverProcess:
 
     @property
     def codes(self) -> list[str]:
-        """The codes of the problems it told."""
+        """The codes of the reported problems."""
         return [problem["code"] for problem in self.result.get("problems", ())]
 
     def explain(self) -> str:
-        """What it said of its failure."""
+        """The reported reason of its failure."""
         told = [problem["message"] for problem in self.result.get("problems", ())]
         return "; ".join(told) or (self.work / "stderr").read_text(errors="replace")[-2000:]
 
     def sweep(self) -> None:
-        """Kill what is left of its session: Spark's Python processes stand in groups of their own, and outlive a kill of the driver's."""
+        """Kill the remaining processes of its session: Spark's Python processes have their own process groups, and survive a kill of the
+        driver's group."""
         self._signal_all(signal.SIGKILL)
 
     def _signal_all(self, number: signal.Signals) -> None:
@@ -168,9 +171,20 @@ def start_run(
     wrap: Callable[[Sequence[str]], list[str]] = list,
     path: Sequence[str] = (),
 ) -> DriverProcess:
-    """Start `scribengin run FLOW --once`, `arguments` behind it. `work` takes its output and the signs of its strikes, of which each has
-    a point of its own; `wrap` may put a command before it; `path` goes before PYTHONPATH; `java` are settings of module `java`; `stop`
-    raises Ended where it is waited for."""
+    """Start `scribengin run FLOW --once`.
+
+    Args:
+        flow: The flow file.
+        strikes: The strikes to arm, each at a different point.
+        work: The folder for its output and for the signs of its strikes.
+        limit_s: The time limit of each wait, in seconds.
+        stop: When it is set, waiting raises CampaignEnded.
+        java: Environment variables from the module `java`.
+        state: The state folder; None for the default.
+        arguments: Additional arguments of `run`.
+        wrap: Puts another command in front of it.
+        path: Folders that are put in front of PYTHONPATH.
+    """
     work.mkdir(parents=True)
     command = [sys.executable, "-m", "scribengin.cli", "run", str(flow), "--once", "--json", "--progress", "off"]
     command += ["--spark-master", "local[2,4]", "--spark-memory", "512m", *arguments]
@@ -187,14 +201,14 @@ def start_run(
 
 
 def fault_variable(strikes: Sequence[Strike], work: Path) -> str:
-    """The value of VARIABLE that arms them; `work` takes their signs."""
+    """The value of VARIABLE that arms the strikes; `work` is the folder for their signs."""
     return ",".join([f"once={work}", *(f"{strike.point}@{strike.nth}:{_act(strike, work)}" for strike in strikes)])
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What `scribengin audit` said: its exit status, what is wrong, and the rows that it has found in each sink, over all Queries that ever
-    wrote there."""
+    """The result of `scribengin audit`: its exit status, what is wrong, and the number of rows in each sink, over all queries that have
+    ever written to it."""
 
     status: int
     wrong: list[str]
@@ -204,7 +218,7 @@ class Audited:
 def run_audit(
     flow: Path, *, state: Path | None = None, wrap: Callable[[Sequence[str]], list[str]] = list, path: Sequence[str] = ()
 ) -> Audited:
-    """Run it."""
+    """Run `scribengin audit`."""
     where = [] if state is None else ["--state", str(state)]
     command = wrap([sys.executable, "-m", "scribengin.cli", "audit", str(flow), "--json", *where])
     ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(path), check=False)
@@ -223,7 +237,7 @@ def run_audit(
 
 
 def run_status(flow: Path, *, state: Path, path: Sequence[str] = ()) -> tuple[list[dict[str, Any]], str]:
-    """(the edges that `scribengin status` tells, why it tells none)"""
+    """Run `scribengin status`; returns the edges that it reports, and the reason if it reports none."""
     command = [sys.executable, "-m", "scribengin.cli", "status", str(flow), "--json", "--state", str(state)]
     ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(path), check=False)
     if ended.returncode:
@@ -234,14 +248,14 @@ def run_status(flow: Path, *, state: Path, path: Sequence[str] = ()) -> tuple[li
 
 
 def plain_environment(path: Sequence[str] = ()) -> dict[str, str]:
-    """This process's environment without Scribengin's settings, `path` before PYTHONPATH."""
+    """This process's environment without Scribengin's settings, and with `path` in front of PYTHONPATH."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBENGIN_")}
     parts = [*path, *filter(None, [environment.get("PYTHONPATH")])]
     return environment | ({"PYTHONPATH": os.pathsep.join(parts)} if parts else {})
 
 
 def session_members(session: int) -> list[int]:
-    """The processes of a session, by its leader's pid; [] where there is no /proc to ask."""
+    """The processes of a session, by the pid of its leader; empty on systems without /proc."""
     members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
@@ -254,7 +268,7 @@ def session_members(session: int) -> list[int]:
 def _act(strike: Strike, work: Path) -> str:
     match strike.act:
         case "kill":
-            # a child's own group is not the driver's: it sleeps, and `wait` kills from outside
+            # a child has its own process group: it is suspended here, and `wait` kills the driver's group from outside
             return f"wait={work / 'never'}" if strike.point in IN_CHILDREN else "kill"
         case "hold":
             return f"wait={work / 'go'}"

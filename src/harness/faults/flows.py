@@ -1,6 +1,6 @@
-"""The flows that are struck, each small, with the input that goes in and a judge of what came out.
+"""The flows that are struck, each small, with its input and a check of its output.
 
-The judge never asks Scribengin: it computes the result from the input by plain Python, and reads the output as plain files.
+The check never uses Scribengin: it computes the expected result from the input in plain Python, and reads the output as plain files.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from harness.faults.reader import ReaderProcess
 
 FOLD_EVERY = 2
-"""how many records a driver that is struck folds together: few, so that it comes by"""
+"""the number of records that a struck driver folds together; small, so that folding happens"""
 KINDS = ("tail", "coins", "filter", "aggregate", "join", "dedupe")
 FORMATS = ("json", "csv", "text", "parquet")
 DECISIVE = ("decide.after", "publish.record.after", "publish.renamed", "commit.before")
-"""Where a kill leaves work to a recovery, and where a successor has decided already."""
+"""points at which a kill leaves work for a recovery, and at which a successor has decided already"""
 STATEFUL = frozenset({"aggregate", "join", "dedupe"})
 SLICE = timedelta(minutes=10)
-"""of time that the records of one part spread over"""
+"""the time span of the records of one part"""
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _LATE_FROM_PART, _LATE_BY, _LATE_EVERY = 3, timedelta(hours=5), 10
 _FAR = timedelta(hours=1000)
 CLOSER_PART = 5000
-"""Parts that hold one record each, far in the future: they push the watermark over all others."""
+"""the first part that contains a closer: a record far in the future, which moves the watermark past all others"""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowKind:
-    """What makes one kind of Query. Files of `rows` records each, `max_files` a Batch."""
+    """The definition of one kind of query. Files have `rows` records each; a Batch reads `max_files` files."""
 
     rows: int
     max_files: int
@@ -49,7 +49,7 @@ class FlowKind:
     last: str
     """the step that the sink's Python step reads"""
     columns: str
-    """of that step"""
+    """the columns of that step"""
     watermark: str = ""
     labels: bool = False
     closers: int = 0
@@ -130,7 +130,7 @@ def tossed_line(row: dict):
 
 @dataclass
 class FaultFlow:
-    """One flow in `folder`: kind of Query, output format, with or without `partition_by`. Its input grows while it lives."""
+    """A flow in `folder`: its kind of query, the output format, with or without `partition_by`. Its input grows during its life."""
 
     folder: Path
     kind: str
@@ -138,15 +138,15 @@ class FaultFlow:
     partitioned: bool
     run: str = "run"
     parts: int = 0
-    """input files that are there, closers aside"""
+    """number of existing input files, without closers"""
     closers: int = 0
-    """how many of them are there"""
+    """number of existing closers"""
     batch_rows: int = 0
-    """records of each Batch's input; 0: as few as its kind has"""
+    """number of input records of each Batch; 0 for the small number of the flow's kind"""
 
     @property
     def name(self) -> str:
-        """The flow's."""
+        """The name of the flow."""
         return "struck"
 
     @property
@@ -156,12 +156,12 @@ class FaultFlow:
 
     @property
     def out(self) -> Path:
-        """Where the sinks' folders are."""
+        """The folder with the folders of the sinks."""
         return self.folder / "out"
 
     @property
     def state(self) -> Path:
-        """Where its state lies."""
+        """The state folder."""
         return self.folder / ".scribengin"
 
     @property
@@ -171,36 +171,36 @@ class FaultFlow:
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        """Their ids, which are their folders' names too."""
+        """The ids of the sinks, which are also the names of their folders."""
         return ("heads", "tails") if self.kind == "coins" else ("kept",)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The folders below `out` in which the output stands."""
+        """The folders below `out` that contain the output."""
         return self.sinks
 
     @property
     def by_unit(self) -> bool:
-        """True where tasks commit by themselves, each its unit: never over files."""
+        """True if task outputs commit by themselves; never for files."""
         return False
 
     @property
     def ordered(self) -> bool:
-        """True where the records of a part come out in their order."""
+        """True if the records of a part stay in order."""
         return self.kind not in STATEFUL
 
     @property
     def batch(self) -> int:
-        """Records of each Batch's input, but for those that `dedupe` repeats."""
+        """The number of input records of each Batch, without those that `dedupe` repeats."""
         return self._kind.rows * self._kind.max_files
 
     @property
     def has_records(self) -> bool:
-        """True where the output holds the input's records, each with its checksum."""
+        """True if the output contains the records of the input, each with its checksum."""
         return self.kind != "aggregate"
 
     def write(self) -> None:
-        """Flow file, steps, and the folders of its input, which is empty: see `grow`."""
+        """Write the flow file, the steps, and the folders of the input, which are empty until `grow`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.flow.write_text(self.text())
         line = "_as_line(row)" if self.partitioned else '{"line": _as_line(row)["line"]}'
@@ -209,7 +209,7 @@ class FaultFlow:
             self._add("labels", 0, [{"part": -1, "seq": 0, "label": "", "at": _START}])
 
     def grow(self, batches: int) -> None:
-        """Lay down the input of so many Batches more. A part's labels come one part later than its records."""
+        """Add the input of `batches` Batches. The labels of a part are added one part later than its records."""
         for part in range(self.parts, self.parts + batches * self._kind.max_files):
             self._add("data", part, self._part(part))
             if self._kind.labels and part:
@@ -217,12 +217,12 @@ class FaultFlow:
         self.parts += batches * self._kind.max_files
 
     def fill(self, records: int) -> None:
-        """Lay down what the input lacks of so many records, in whole Batches."""
+        """Add whole Batches until the input has at least `records` records."""
         missing = records - self.parts * self._kind.rows
         self.grow(max(0, -(-missing // self.batch)))
 
     def close(self) -> None:
-        """Lay down what ends the input: records that push the watermark over all others."""
+        """Add the end of the input: records that move the watermark past all others."""
         self.closers = self._kind.closers
         for part in range(CLOSER_PART, CLOSER_PART + self.closers):
             self._add("data", part, self._part(part))
@@ -231,7 +231,7 @@ class FaultFlow:
             self._add("labels", self.parts + 1, [{"part": -1, "seq": 1, "label": "", "at": _START + _FAR}])
 
     def text(self, *, edited: bool = False) -> str:
-        """The flow file. `edited`: with a further step, which changes the plan and not the result."""
+        """The text of the flow file. `edited` adds a step that changes the plan, but not the result."""
         kind = self._kind
         mark = f', watermark: "ts {kind.watermark}"' if kind.watermark else ""
         text = f"version: 1\nname: {self.name}\nsources:\n"
@@ -256,8 +256,12 @@ class FaultFlow:
         return text
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
-        """What is wrong with the outputs. `ledger` is the Query's `rows` as `run --json` tells them: its dead rows must be the input's late
-        ones. `out`: where they are seen from this process, if elsewhere."""
+        """Check the outputs.
+
+        Args:
+            ledger: The query's `rows` from `run --json`: its dead rows must be the late ones of the input. None: not checked.
+            out: The folder of the outputs, if this process sees it elsewhere.
+        """
         out = out or self.out
         torn: list[str] = []
         found = self._found(out, torn)
@@ -272,7 +276,7 @@ class FaultFlow:
         return findings
 
     def _compare(self, found: list[Found]) -> Findings:
-        """The rows against what the input gives."""
+        """Compare the rows with the result that the input must give."""
         if self.kind == "aggregate":
             return compare_rows(self._windows(), [_window(each.row) for each in found])
         findings = check_records(self._keys(), found, ordered=self.ordered)
@@ -283,11 +287,11 @@ class FaultFlow:
 
     @property
     def late(self) -> int:
-        """Rows that come when the watermark has passed them."""
+        """The number of rows that arrive after the watermark has passed them."""
         return len(self._late())
 
     def misjudged(self, letters: Iterable[bytes]) -> list[str]:
-        """What is wrong with the dead letters, of which these are the records: each late row must have one."""
+        """Check the dead letters, of which `letters` are the records: there must be one for each late row."""
         found = Counter((row["part"], row["seq"]) for row in map(msgspec.json.decode, letters))
         late = Counter((row["part"], row["seq"]) for row in self._late())
         return [f"record {at} has {found[at]} letters, and was late {late[at]} times" for at in found | late if found[at] != late[at]]
@@ -297,29 +301,29 @@ class FaultFlow:
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """Points where a kill leaves work to a recovery, and where a successor has decided already."""
+        """Points at which a kill leaves work for a recovery, and at which a successor has decided already."""
         return DECISIVE
 
     def watch(self, out: Path) -> ReaderProcess:
-        """Start a foreign reader of the output of one sink; `out` is where its folder is for this process."""
+        """Start an independent reader of one sink's output; `out` is its folder as this process sees it."""
         return start_reader(out, self.format, records=self.has_records)
 
     def _input(self, folder: str) -> str:
-        """What the flow file says of where a source is read, `max_files` files a Batch."""
+        """The options of a source in the flow file; it reads `max_files` files a Batch."""
         return f"type: files, format: json, max_files: {self._kind.max_files}, path: {folder}"
 
     def _output(self, sink: str) -> str:
-        """What it says of where a sink writes."""
+        """The options of a sink in the flow file."""
         by = ", partition_by: [bucket]" if self.partitioned else ""
         roll = ", roll: {size: 64KiB, every: 1s}" if self.kind == "rolled" else ""
         return f"type: files, path: out/{sink}, format: {self.format}{by}{roll}"
 
     def _found(self, out: Path, torn: list[str]) -> list[Found]:
-        """Every row of every sink, in the order in which it is to be read."""
+        """Every row of every sink, in reading order."""
         return [Found(f"{at}/{each.group}", each.row) for at in self.places for each in read_output(out / at, self.format, torn=torn)]
 
     def _out_of_order(self, found: list[Found]) -> list[RecordKey]:  # noqa: ARG002
-        """Records that stand before those of an earlier part, where parts have an order: files have none."""
+        """Records that come before those of an earlier part, if parts have an order; never for files."""
         return []
 
     @property
@@ -331,7 +335,7 @@ class FaultFlow:
         return "tossed_line" if self.kind == "coins" else "as_line"
 
     def _part(self, part: int) -> list[dict[str, Any]]:
-        """A file's rows, in order; for `dedupe` with those of the part before once more."""
+        """The rows of a part's file, in order; for `dedupe` also those of the part before."""
         if part >= CLOSER_PART:
             return [self._row(part, 0)]
         rows = [self._row(part, seq) for seq in range(self._kind.rows)]
@@ -346,7 +350,7 @@ class FaultFlow:
         return make_record(RecordKey(self.run, part, seq)) | {"ts": ts}
 
     def _time(self, part: int, seq: int) -> datetime:
-        """Of a record that is not late."""
+        """The time of a record that is not late."""
         return _START + _FAR if part >= CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
 
     def _timely(self) -> Iterator[dict[str, Any]]:
@@ -361,7 +365,7 @@ class FaultFlow:
         ]
 
     def _add(self, source: str, nth: int, rows: list[dict[str, Any]]) -> None:
-        """A file that is there at once, whole, as a driver that reads meanwhile must find it."""
+        """Add a file atomically, because a driver may be reading."""
         folder = self.folder / source
         folder.mkdir(exist_ok=True)
         draft = folder / f".part-{nth:04}"

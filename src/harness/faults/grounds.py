@@ -1,4 +1,4 @@
-"""What a store at one end of a flow brings to the campaign: its routes, the flows over them, where they are struck."""
+"""What a store at one end of a flow adds to the campaign: its routes, the flows over them, and where they are struck."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _MOVED = ("stage.after", "decide.after", "publish.record.after", "commit.before"
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """`routes` stand where a flow over files has its format."""
+    """A store in the campaign. Its `routes` take the place of the format."""
 
     title: str
-    """of its table in the report"""
+    """the title of its table in the report"""
     routes: tuple[str, ...]
     kinds: tuple[str, ...]
     decisive: tuple[str, ...]
-    """where a kill leaves work to a recovery, and where a successor has decided already"""
+    """points at which a kill leaves work for a recovery, and at which a successor has decided already"""
     places: Mapping[str, Places]
-    """route → where it is struck"""
+    """route → way → points"""
     make: Callable[[Life, Path, ExitStack], FaultFlow] = field(compare=False)
-    """the flow of a life, with a server of its own, which it may strike; ended by the stack"""
+    """creates the flow of a life, with a server of its own that it may strike; the stack ends it"""
     partitioned: tuple[bool, ...] = (False,)
 
 
 def store_places(decisive: tuple[str, ...], *, beside: tuple[str, ...] = (), lacks: tuple[str, ...] = ("publish.renamed",)) -> Places:
-    """For a sink into a store, whose server may be struck: it passes all points but those that it `lacks`, and those `beside`."""
+    """The points for a sink into a store whose server may be struck: all usual ones except those that it `lacks`, and those in `beside`."""
     points = (*(point for point in POINTS if point not in lacks), *beside)
     recovering = [point for point in points if point.startswith(("recovery.", "publish."))]
     return {

@@ -1,4 +1,4 @@
-"""The flows with a table of HBase at their end."""
+"""The flows with an HBase table as sink."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _NOT_FOUND, _SOME = 404, 5_000
 
 
 class Behind(HBase):
-    """Struck in what has the data: the REST server stays, and answers that nobody is there."""
+    """An HBase whose data server is struck, while its REST server keeps running and reports that the region is unavailable."""
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill the data server."""
         self.kill_store()
 
 
 @dataclass(kw_only=True)
 class HBaseFlow(KeyedFlow):
-    """Its tables the flow makes itself."""
+    """A flow that creates its tables itself."""
 
     server: HBase
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, self.server.uri, sink
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """Of the whole table."""
+        """The rows of the whole table."""
         return read_table(self.server.uri, sink)
 
     def _output(self, sink: str) -> str:
@@ -51,20 +51,20 @@ class HBaseFlow(KeyedFlow):
 
 
 def read_table(address: str, table: str) -> list[dict[str, Any]]:
-    """Its rows, values as text; none where it is not there. Raises Away."""
+    """The rows of a table, with values as texts; empty if it does not exist. Raises Away."""
     rows: list[dict[str, Any]] = []
     start = ""
     try:
         with httpx2.Client(base_url=address, timeout=60, trust_env=False, headers={"Accept": "application/json"}) as http:
             if http.get(f"/{table}/exists").status_code == _NOT_FOUND:
                 return []
-            # an answer that a region's end has cut short looks whole; the next one, of nothing, cannot be cut
+            # an answer that was cut off at the end of a region looks complete; the next one, which is empty, cannot be cut off
             while page := http.get(f"/{table}/*", params={"limit": str(_SOME), "startrow": start}).raise_for_status().json()["Row"]:
                 rows += [{_text(cell["column"]).partition(":")[2]: _text(cell["$"]) for cell in row["Cell"]} for row in page]
-                # row keys are text: the least that is greater is the last one with a zero byte behind it
+                # row keys are text: the next key is at least the last one followed by a zero byte
                 start = _text(page[-1]["key"]) + "\0"
             return rows
-    except (httpx2.HTTPError, ValueError) as error:  # an answer that breaks off is no JSON
+    except (httpx2.HTTPError, ValueError) as error:  # an incomplete answer is not valid JSON
         raise Away(str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""The flows with an HDFS at their end, in folders of their own; struck are its NameNode and its DataNode, by turns."""
+"""The flows with HDFS folders as sinks; the NameNode and the DataNode are struck in turn."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ROUTE, ALL_THERE, ROLLED = "files-to-hdfs", "files-to-hdfs-with-state", "files-t
 
 
 class StruckHdfs(Hdfs):
-    """One whose NameNode is killed at first, then its DataNode, and so on."""
+    """An HDFS of which the NameNode is killed first, then the DataNode, and so on."""
 
     _next_is_name = True
 
     def kill(self) -> None:
-        """End one of the two as a crash does."""
+        """Kill one of the two."""
         struck = self.name_node if self._next_is_name else self.data_node
         self._next_is_name = not self._next_is_name
         struck.kill()
@@ -38,31 +38,31 @@ class StruckHdfs(Hdfs):
 
 @dataclass(kw_only=True)
 class HdfsFlow(ObjectFlow):
-    """Its readers list."""
+    """An ObjectFlow whose readers list folders."""
 
     server: Hdfs  # type: ignore[assignment]
 
     @property
     def listed(self) -> bool:
-        """Yes."""
+        """True: readers list."""
         return True
 
     @property
     def state(self) -> Path:
-        """Beside the flow, or there too."""
+        """The state folder: next to the flow, or in HDFS."""
         return HdfsPath.of(f"{self.server.uri}/state") if self.route == ALL_THERE else super().state
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As over files; merged ones are not renamed with their Batch."""
+        """The same as for files; merged files are not renamed with their Batch."""
         return BY_MANIFEST_DECISIVE if self.route == ROLLED else DECISIVE
 
     def place(self, sink: str) -> ObjectsAddress:
-        """Where a sink writes."""
+        """The address of a sink's folder."""
         return address(self.server, sink)
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, str(self.server.folder), sink, "listed"
 
     def _output(self, sink: str) -> str:
@@ -78,13 +78,14 @@ def _flow(life: Life, folder: Path, stack: ExitStack) -> HdfsFlow:
 _PLACES = store_places(DECISIVE, lacks=())
 _STATE = tuple(point for point in ELSEWHERE_POINTS if not point.startswith("lease."))
 _ALL_THERE = {way: (*points, *_STATE) for way, points in _PLACES.items() if way in ("kill", "die", "recovery", "server")}
-"""who sleeps at a point goes on to give signs, and is not followed; a state there is not moved or copied by its files"""
+"""for a state in HDFS; without ways that suspend a driver, which still renews its lease, and without ways that move or copy the state's
+files"""
 HDFS_ROLLED = Ground("HDFS, merged", (ROLLED,), KINDS, BY_MANIFEST_DECISIVE, {ROLLED: rolled_places()}, _flow, (False, True))
 HDFS = Ground("HDFS", (ROUTE, ALL_THERE), KINDS, DECISIVE, {ROUTE: _PLACES, ALL_THERE: _ALL_THERE}, _flow, (False, True))
 
 
 def main(folder: str, sink: str, *flags: str) -> None:
-    """Look until standard input closes; a server that is away is waited for. Then one Sight on stdout."""
+    """Read until the standard input closes, waiting while the server is unavailable; then print one Sight."""
     look_on(address(Hdfs(Path(folder)), sink), flags)
 
 

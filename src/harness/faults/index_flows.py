@@ -1,4 +1,4 @@
-"""The flows with an index of OpenSearch or of Elasticsearch at their end."""
+"""The flows with an index of OpenSearch or Elasticsearch as sink."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _NOT_FOUND, _SOME = 404, 10_000
 
 @dataclass(kw_only=True)
 class IndexFlow(KeyedFlow):
-    """Its indexes the flow makes itself."""
+    """A flow that creates its indexes itself."""
 
     type: str
     server: LoneServer
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, self.server.uri, sink
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """Of the whole index."""
+        """The documents of the whole index."""
         return read_index(self.server.uri, sink)
 
     def _output(self, sink: str) -> str:
@@ -45,12 +45,12 @@ class IndexFlow(KeyedFlow):
 
 
 def read_index(address: str, index: str) -> list[dict[str, Any]]:
-    """Its documents, by pages in the order of their ids' internal numbers; none where it is not there. Raises Away."""
+    """The documents of an index, in pages ordered by their internal numbers; empty if it does not exist. Raises Away."""
     rows: list[dict[str, Any]] = []
     try:
         with httpx2.Client(base_url=address, timeout=30, trust_env=False) as http:
             if http.post(f"/{index}/_refresh").status_code == _NOT_FOUND:
-                # a node that has just started says so too; it does not of a search
+                # a node that has just started answers this too, but fails a search
                 if http.post(f"/{index}/_search").status_code == _NOT_FOUND:
                     return []
                 raise Away(f"{index} is not known yet")

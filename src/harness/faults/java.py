@@ -1,4 +1,5 @@
-"""A Java that starts faster: thousands of starts of a few seconds each want no second compiler, and an archive of Spark's classes."""
+"""Settings for a Java that starts faster, because the campaign starts it thousands of times: no second compiler, and an archive of Spark's
+classes."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _ARCHIVE = "-XX:SharedArchiveFile="
 
 
 def java_settings(archive: Path | None = None) -> dict[str, str]:
-    """The environment for Spark's Java, and for the small one that starts it. An archive that does not fit is ignored by Java; without one
-    that stays which the environment names already, as in tests."""
+    """The environment variables for Spark's Java, and for the small one that starts it. Java ignores an archive that does not match;
+    without `archive`, one that the environment names already is kept, as in tests."""
     named = f"{_ARCHIVE}{archive}" if archive is not None else _named_archive()
     return {"SPARK_SUBMIT_OPTS": f"{_BRIEF} {named}".strip(), "SPARK_LAUNCHER_OPTS": _BRIEF}
 

@@ -1,7 +1,7 @@
-"""The flows with Kafka at one end or both: the same Queries, records and judge as those over files, in topics of their own.
+"""The flows with Kafka at one end or both: the same queries, records and checks as for files, in topics of their own.
 
-A part of the input is a run of messages in one partition. Each part's rows have the part as their key, so that in the output, too, they
-stand in one partition, in which their order can be checked.
+A part of the input is a range of messages in one partition. The rows of a part have the part as their key, so that they are in one
+partition of the output too, where their order can be checked.
 """
 
 from __future__ import annotations
@@ -26,43 +26,44 @@ if TYPE_CHECKING:
     from scribengin.testing.checker import Findings
 
 ROUTES = ("kafka-to-kafka", "kafka-to-files", "files-to-kafka")
-"""They stand where a flow over files has its format."""
+"""the routes, which take the place of the format"""
 KAFKA_KINDS = ("tail", "coins", "filter", "aggregate", "dedupe")
 BY_UNIT = ("tail", "filter")
-"""Kinds whose units commit to Kafka one by one: two attempts of a task meet there. And rows of several lineages can be told apart."""
+"""kinds whose task outputs commit to Kafka one by one, where two attempts of a task meet; rows of different lineages can be
+distinguished"""
 KAFKA_DECISIVE = ("decide.after", "transaction.sent", "transaction.commit.before", "transaction.commit.after", "commit.before")
 _PARTITIONS = 3
 SHORT_S, LONG_S = 5, 60
-"""the time-out of transactions: of flows that are slow, of all others"""
+"""time-outs of transactions, in seconds: of slow flows, and of all others"""
 
 
 @dataclass(kw_only=True)
 class KafkaFlow(FaultFlow):
-    """`route` is one of ROUTES. Its topics begin with `prefix`; `make` makes them, `remove` takes them away."""
+    """A flow on one of ROUTES. The names of its topics begin with `prefix`; `make` creates them, `remove` deletes them."""
 
     route: str
     bootstrap: str
     brokers: int = 1
     transaction_timeout_s: int = LONG_S
     may_repeat: bool = False
-    """lineages are begun anew, and read all of the input again"""
+    """True if new lineages are begun, which read all of the input again"""
     prefix: str = field(default_factory=lambda: f"struck-{uuid4().hex[:12]}-")
 
     def __post_init__(self) -> None:
-        """Connect."""
+        """Connect to the brokers."""
         self._marks: list[dict[tuple[str, int], int]] = []
-        """for each lineage but the first, where (sink, partition) ended when it began"""
+        """for each lineage except the first: (sink, partition) → its end offset when the lineage began"""
         self._topics = Topics(self.bootstrap)
 
     def make(self) -> None:
-        """Make the topics that are read and written."""
+        """Create the topics of the sources and sinks."""
         sizes = {self.topic("data"): self._input_partitions} if self._reads_kafka else {}
         if self.writes_kafka:
             sizes |= {self.topic(sink): _PARTITIONS for sink in self.sinks}
         self._topics.make(sizes, replication=self.brokers)
 
     def remove(self) -> None:
-        """Take them away, with the markers."""
+        """Delete the topics, and those of the commit markers."""
         self._topics.remove(self.prefix)
 
     def topic(self, name: str) -> str:
@@ -71,27 +72,28 @@ class KafkaFlow(FaultFlow):
 
     @property
     def writes_kafka(self) -> bool:
-        """True where its sinks are topics."""
+        """True if its sinks are topics."""
         return self.route != "kafka-to-files"
 
     @property
     def by_unit(self) -> bool:
-        """True where tasks commit by themselves, each its unit: then they pass the points of a transaction."""
+        """True if task outputs commit by themselves: then they pass the points of a transaction."""
         return self.writes_kafka and self.kind in BY_UNIT
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As over files; a sink of Kafka has others."""
+        """The same as for files; a Kafka sink has other points."""
         return KAFKA_DECISIVE if self.writes_kafka else DECISIVE
 
     def watch(self, out: Path) -> ReaderProcess:
-        """A foreign reader of the sink's topic, or of its folder."""
+        """Start an independent reader of the sink's topic, or of its folder."""
         if not self.writes_kafka:
             return super().watch(out)
         return watch_topic(self.bootstrap, self.topic(out.name), records=self.has_records, may_repeat=self.may_repeat)
 
     def close(self) -> None:
-        """Over Kafka files have no meaning for a Batch: closers are more than one Batch takes, so that they fill two."""
+        """End the input. Over Kafka a Batch does not consist of files: there are more closers than fit into one Batch, so that they fill
+        two."""
         if not self._reads_kafka or not self._kind.closers:
             super().close()
             return
@@ -99,8 +101,8 @@ class KafkaFlow(FaultFlow):
         self._topics.write(self.topic("data"), (self._part(part)[0] for part in range(CLOSER_PART, CLOSER_PART + self.closers)), 0)
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
-        """As over files; and no transaction is left open. Where lineages were begun anew: what the last one was to write, and that none
-        before it has written a record twice."""
+        """Check the outputs, and that no transaction is left open. If new lineages were begun, the last one must have written everything,
+        and no earlier one a record twice."""
         findings = super().judge(ledger=ledger, out=out)
         for sink in self.sinks if self.writes_kafka else ():
             with closing(TopicReader(self.bootstrap, self.topic(sink))) as reader:
@@ -113,11 +115,11 @@ class KafkaFlow(FaultFlow):
         return findings
 
     def begin_lineage(self) -> None:
-        """What is committed from now on must be a new lineage's, which reads all of the input again."""
+        """Record that a new lineage begins, which reads all of the input again."""
         self._marks.append({(sink, partition): end for sink in self.sinks for partition, end in self._ends(sink).items()})
 
     def visible(self) -> int:
-        """How many messages a `read_committed` reader finds in all topics of the sinks."""
+        """The number of messages that a `read_committed` reader finds in all topics of the sinks."""
         return sum(1 for _ in self._messages())
 
     def _input(self, folder: str) -> str:
@@ -150,7 +152,7 @@ class KafkaFlow(FaultFlow):
         return lineages[-1]
 
     def _out_of_order(self, found: list[Found]) -> list[RecordKey]:
-        """The parts in one partition of the input stand one behind the other; so they must where they meet in the output."""
+        """Check order: the parts in one partition of the input follow each other, and must do so in a partition of the output."""
         if not self._reads_kafka or self.kind in STATEFUL:
             return []
         wrong: list[RecordKey] = []
@@ -189,5 +191,5 @@ class KafkaFlow(FaultFlow):
 
     @property
     def _input_partitions(self) -> int:
-        """A watermark needs rows in order of time: those of several partitions are not."""
+        """One partition if there is a watermark, which needs rows in the order of time; those of several partitions are in no order."""
         return 1 if self.kind in STATEFUL else _PARTITIONS

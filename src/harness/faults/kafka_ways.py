@@ -1,4 +1,4 @@
-"""Ways to strike a flow over Kafka from outside the driver: brokers that go, a state that is lost, a sink slower than all time-outs."""
+"""Ways to strike a flow over Kafka from outside the driver: failing brokers, a lost state, a sink slower than all time-outs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from harness.faults.running import RunningLife
 
 STRIKING_BROKERS = frozenset({"broker", "lost", "away"})
-"""Ways that other lives would feel, if the brokers were theirs too."""
+"""ways that would affect other lives if they shared the brokers"""
 
 _ANEW = ("--append-new-lineage",)
 _OPENING = (1, 2)
-"""commits of the sink after which some of its slots know of a new lineage, and others do not"""
+"""numbers of the sink's commits after which some slots have the new lineage, and others do not"""
 _OPENED_TWICE, _AGAIN = 0.3, 0.2
-"""how often the opening is killed and done again; how often one that came through is told once more to begin anew"""
+"""how often an opening is killed and repeated, and how often a successful one is repeated"""
 
 
 def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
-    """One aim of the ways `broker`, `lost`, `lineage`, `slow`, `speculation`."""
+    """Strike once with one of the ways `broker`, `lost`, `lineage`, `slow`, `speculation`."""
     match aim.way:
         case "broker":
             _broker(life, place, aim)
@@ -40,7 +40,7 @@ def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _broker(life: RunningLife, place: int, aim: Aim) -> None:
-    """The only broker is killed while the driver is at the point, and started again before the driver goes on, or after."""
+    """Kill the only broker while the driver is at the point, and start it again before the driver continues, or afterwards."""
     driver = hold_at(life, place, aim)
     if driver is None:
         return
@@ -55,7 +55,7 @@ def _broker(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _lost(life: RunningLife, place: int, aim: Aim) -> None:
-    """One of three brokers is away from here on until the run is through, which it must be."""
+    """Stop one of three brokers until the end of the run, which must succeed."""
     driver = hold_at(life, place, aim)
     if driver is None:
         return
@@ -71,8 +71,8 @@ def _lost(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
-    """The state is lost while the driver is a zombie, and a new lineage is begun, which reads all of the input again; then the zombie
-    wakes, and must write nothing. The zombie's own state is away too, or it is still there: then only the sink can refuse it."""
+    """Lose the state while the driver is suspended, and begin a new lineage, which reads all of the input again. Then resume the old
+    driver, which must write nothing. Its own state is lost too, or still exists: then only the sink can refuse it."""
     driver = hold_at(life, place, aim)
     if driver is None:
         return
@@ -99,7 +99,7 @@ def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
     life.outcome.schedule.append(f"the one that has lost its state wakes → exit {status}: {driver.explain()[:200]}")
     after = life.flow.visible()
     if until is opening:
-        # nobody has said yet that the older one is over; what it has written meanwhile is not the new lineage's
+        # the older lineage is not known to be over yet; rows that it has written meanwhile do not belong to the new lineage
         life.flow.begin_lineage()
     elif after != before:
         life.outcome.wrong.append(f"the driver of the lost lineage has written {after - before} messages after the new one began")
@@ -116,7 +116,7 @@ def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _slow(life: RunningLife, place: int, aim: Aim) -> None:
-    """Something sleeps longer than all time-outs, once: the run comes through by itself."""
+    """Let a process sleep for longer than all time-outs, once: the run must succeed by itself."""
     strike = Strike(aim.point, "slow")
     driver = life.start([strike])
     status = driver.wait()
@@ -127,7 +127,7 @@ def _slow(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _speculation(life: RunningLife, place: int, aim: Aim) -> None:
-    """A task sleeps, for good or for a while. Spark begins a second attempt on the other host, beside it, and the run comes through."""
+    """Suspend a task, permanently or for a while: Spark starts a second attempt on the other host, and the run must succeed."""
     strike = Strike(aim.point, life.random(place).choice(("hold", "hold", "slow")))
     driver = life.start([strike])
     status = driver.wait()
@@ -138,7 +138,7 @@ def _speculation(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def hold_at(life: RunningLife, place: int, aim: Aim) -> DriverProcess | None:
-    """A driver that sleeps at the point; None where it came to its end without reaching it."""
+    """Start a driver that is suspended at the point; None if it ended without reaching it."""
     strike = Strike(aim.point, "hold", 1 if aim.point in IN_TASKS else life.random(place).randint(1, 2))
     driver = life.start([strike])
     hit = life.outcome.reached[place] = driver.wait_until_hit_by(strike)

@@ -1,4 +1,5 @@
-"""What flows into keyed stores have in common: the server may refuse rows behind the decision, so they are struck there too."""
+"""The common parts of flows into keyed stores, whose server may refuse rows after the decision: they are struck while rows are sent,
+too."""
 
 from __future__ import annotations
 
@@ -21,24 +22,24 @@ KEYED_DECISIVE = ("decide.after", *OFFER_POINTS, "publish.record.before", "publi
 
 
 class Away(Exception):
-    """The server does not answer, or not as one that is well."""
+    """The server does not answer, or reports that it is not ready."""
 
 
 @dataclass(kw_only=True)
 class KeyedFlow(ServedFlow):
-    """Its places the flow makes itself."""
+    """A flow that creates its places itself."""
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As over files, but for renames; and while rows are sent."""
+        """The same as for files, without renames, and with points while rows are sent."""
         return KEYED_DECISIVE
 
     @property
     def mode(self) -> str:
-        """What the sink's options end in, by the route."""
+        """The end of the sink's options, depending on the route."""
         return f", mode: upsert, key: [{self.key}]" if self.key else ""
 
 
 def keyed_ground(title: str, routes: tuple[str, ...], make: Callable[[Life, Path, ExitStack], KeyedFlow]) -> Ground:
-    """Struck alike on all of its routes."""
+    """A Ground that is struck in the same ways on all of its routes."""
     return Ground(title, routes, KINDS, KEYED_DECISIVE, dict.fromkeys(routes, store_places(KEYED_DECISIVE, beside=OFFER_POINTS)), make)

@@ -1,6 +1,6 @@
-"""One life of a flow: struck again and again, brought through at the end, and judged as a whole.
+"""One life of a flow: it is struck again and again, run to its end, and checked as a whole.
 
-Everything that a seed decides is decided by `random.Random`, seeded with it and the strike's place in the life: the same life and seed
+Every random choice uses a `random.Random` that is seeded with the seed and the position of the strike in the life: the same life and seed
 give the same schedule.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scribengin.embedded.kafka import KafkaCluster
 
 _BATCHES = 10
-"""fewer than the strikes of a life take"""
+"""number of Batches; smaller than the number of strikes in a life"""
 
 
 def run_life(
@@ -44,14 +44,24 @@ def run_life(
     stop: threading.Event | None = None,
     records: int = 0,
 ) -> LifeOutcome:
-    """Run it in `folder`, which is made anew, and removed unless the life fails. `limit_s` is for each start. `brokers` are those that
-    lives over Kafka share; without them a life has its own. `records`: what a life over a store takes in, at least, by Batches of a tenth.
+    """Run a life in a new folder, which is deleted unless the life fails, and return its outcome.
 
-    Raises Ended when `stop` is set; no process is left then.
+    Args:
+        life: The life.
+        seed: The seed of the random numbers.
+        folder: The folder.
+        limit_s: The time limit of each start, in seconds.
+        archive: The archive of Spark's classes; None for none.
+        brokers: The brokers that lives over Kafka share; None: the life starts its own.
+        stop: When it is set, the life ends.
+        records: The minimum number of input records of a life over a store, in Batches of a tenth.
+
+    Raises:
+        CampaignEnded: if `stop` is set. No process is left then.
     """
     outcome = LifeOutcome(life, seed, [False] * len(life.aims))
     began = time.monotonic()
-    shutil.rmtree(folder, ignore_errors=True)  # of a life that was ended from outside
+    shutil.rmtree(folder, ignore_errors=True)  # left by a life that was ended from outside
     with ExitStack() as stack:
         flow, cluster = _on_its_ground(life, folder.resolve(), brokers, stack)
         speculates = any(aim.way == "speculation" for aim in life.aims)

@@ -1,4 +1,4 @@
-"""The flows with an object store at their end, below prefixes of their own."""
+"""The flows with an object store as sink, below prefixes of their own."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ if TYPE_CHECKING:
     from scribengin.testing.records import RecordKey
 
 BY_MANIFEST, LISTED, ROLLED = "files-to-objects", "files-to-objects-listed", "files-to-objects-rolled"
-"""`LISTED`: uploads are completed when a Batch is published, and its reader lists; `ROLLED`: when they are merged."""
+"""`LISTED`: uploads are completed when a Batch is published, and readers list; `ROLLED`: they are completed when objects are merged"""
 BY_MANIFEST_DECISIVE = tuple(point for point in DECISIVE if point != "publish.renamed")
 ROLLER_POINTS = ("roll.draft.writing", "roll.drafts.written", "roll.record.before", "roll.record.after", "roll.renamed")
-"""those that a roller comes past while a flow runs; what it has merged is deleted when nobody may read it any more"""
+"""points that a compaction passes while a flow runs; merged objects are deleted later, when no reader may need them"""
 _LOOK_S = 0.1
 _FOLDING = Lock()
 
 
 @dataclass(kw_only=True)
 class ObjectFlow(ServedFlow):
-    """Below prefixes of a bucket that is there."""
+    """A flow into prefixes of an existing bucket."""
 
     server: ObjectServer
 
     @property
     def listed(self) -> bool:
-        """Whether its readers list."""
+        """True if readers list."""
         return self.route in (LISTED, ROLLED)
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As over files; what stands for renames is only there where readers list."""
+        """The same as for files; there are points for renames only if readers list."""
         return DECISIVE if self.route == LISTED else BY_MANIFEST_DECISIVE
 
     def place(self, sink: str) -> ObjectsAddress:
-        """Where a sink writes."""
+        """The address of a sink's prefix."""
         return address(self.server, sink)
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, str(self.server.folder), sink, *(["listed"] if self.listed else [])
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """Of all objects that count."""
+        """The rows of all visible objects."""
         place = self.place(sink)
         store = place.open()
         with _folds_as_drivers():
@@ -76,7 +76,7 @@ class ObjectFlow(ServedFlow):
 
     @property
     def roll(self) -> str:
-        """What its options say of merging: sizes that a few Batches' objects stay below."""
+        """The sink's options for merging: sizes above those of a few Batches' objects."""
         return f", roll: {{size: {self._kind.rows // 2}KiB, every: 1s}}" if self.route.endswith("-rolled") else ""
 
     def _output(self, sink: str) -> str:
@@ -89,7 +89,7 @@ class ObjectFlow(ServedFlow):
 
 @contextmanager
 def _folds_as_drivers() -> Iterator[None]:
-    """Manifests are folded as the drivers do, whose readers must know."""
+    """Set the folding interval of manifests to that of the drivers, so that they can be read."""
     with _FOLDING:
         before, numbered_log.CHUNK = numbered_log.CHUNK, FOLD_EVERY
         try:
@@ -99,7 +99,7 @@ def _folds_as_drivers() -> Iterator[None]:
 
 
 def keys_of(place: Any, store: Store, *, listed: bool) -> list[str]:
-    """Those of the objects that a reader sees now; none before anything is written."""
+    """The keys of the objects that a reader sees now; empty before anything was written."""
     if listed:
         return [entry.key for entry in store.list() if not entry.key.startswith("_")]
     try:
@@ -109,7 +109,7 @@ def keys_of(place: Any, store: Store, *, listed: bool) -> list[str]:
 
 
 def read_object(store: Store, key: str) -> Iterable[dict[str, Any]]:
-    """The rows of a JSON object, with what its folders say. Raises FileNotFoundError."""
+    """The rows of a JSON object, with the partition values of its folders. Raises FileNotFoundError."""
     data = store.get(key)
     if data is None:
         raise FileNotFoundError(key)
@@ -118,7 +118,7 @@ def read_object(store: Store, key: str) -> Iterable[dict[str, Any]]:
 
 
 class ObjectWatch:
-    """Looks at one prefix. A record that was seen must stay, and be there once."""
+    """Reads one prefix repeatedly. A record that was seen must stay, and must exist once."""
 
     def __init__(self, *, records: bool, listed: bool) -> None:
         self.sight = Sight()
@@ -127,7 +127,7 @@ class ObjectWatch:
         self._keys: set[RecordKey] = set()
 
     def read_new(self, place: Any, store: Store) -> None:
-        """One look: what has come since is read."""
+        """Read the objects that were added since the last call."""
         there = keys_of(place, store, listed=self._listed)
         self.sight.looks += 1
         if gone := self._seen.keys() - set(there):
@@ -161,7 +161,7 @@ def _flow(life: Life, folder: Path, stack: ExitStack) -> ObjectFlow:
 
 
 def rolled_places() -> Places:
-    """For a sink whose objects are merged: its roller is killed, and followed, too."""
+    """The points for a sink whose objects are merged: the compaction is killed, and replaced by another one, too."""
     places = store_places(BY_MANIFEST_DECISIVE)
     return places | {way: (*places[way], *ROLLER_POINTS) for way in ("kill", "two")}
 
@@ -176,14 +176,14 @@ OBJECTS_LISTED = _ground("object stores that are listed", LISTED, DECISIVE, stor
 
 
 def main(folder: str, sink: str, *flags: str) -> None:
-    """Look until standard input closes; a server that is away is waited for. Then one Sight on stdout."""
+    """Read until the standard input closes, waiting while the server is unavailable; then print one Sight."""
     from pathlib import Path
 
     look_on(address(ObjectServer(Path(folder)), sink), flags)
 
 
 def look_on(place: ObjectsAddress, flags: Sequence[str]) -> None:
-    """As `main`."""
+    """Read as `main` describes."""
     store = place.open()
     watch = ObjectWatch(records="records" in flags, listed="listed" in flags)
     numbered_log.CHUNK = FOLD_EVERY
@@ -193,7 +193,7 @@ def look_on(place: ObjectsAddress, flags: Sequence[str]) -> None:
         try:
             watch.read_new(place, store)
         except Unreachable:
-            last = False  # it comes back: what is there at the end must be seen
+            last = False  # the server comes back: the final contents must still be read
             time.sleep(_LOOK_S)
     os.write(1, msgspec.json.encode(asdict(watch.sight)))
 

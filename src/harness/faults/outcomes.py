@@ -1,4 +1,4 @@
-"""What is to be struck, and how it went."""
+"""What is to be struck, and the outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A way to strike (one of `cells.PLACES`), and the place."""
+    """A way to strike (see `cells.PLACES`), and a point."""
 
     way: str
     point: str
@@ -18,7 +18,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A flow, and what is to strike it, in this order."""
+    """A flow, and the aims of its strikes, in order."""
 
     kind: str
     format: str
@@ -31,32 +31,32 @@ class Life:
 
 @dataclass(slots=True)
 class LifeOutcome:
-    """How a life went. `wrong` holds what must not be, of the life as a whole."""
+    """The outcome of a life. `wrong` lists the failures of the life as a whole."""
 
     life: Life
     seed: int
     reached: list[bool] = field(default_factory=list)
-    """per aim: did its strike come about?"""
+    """for each aim, whether its strike was made"""
     schedule: list[str] = field(default_factory=list)
-    """a start each"""
+    """one entry for each start"""
     wrong: list[str] = field(default_factory=list)
     skipped: str = ""
     rows: int = 0
     looks: int = 0
     recovery_s: float = 0.0
-    """the last start, from the process's begin to its end, what was left to do included"""
+    """seconds of the last start, from the start of the process to its end, including recovery"""
     seconds: float = 0.0
 
     @property
     def verdict(self) -> str:
-        """passed, failed, skipped, or not reached"""
+        """The verdict: passed, failed, skipped, or not reached."""
         if self.wrong:
             return "failed"
         return "skipped" if self.skipped else "passed" if any(self.reached) else "not reached"
 
     @property
     def covered(self) -> list[Aim]:
-        """What this life has shown to do no harm."""
+        """The aims that this life has covered: its strikes were made, and did no harm."""
         if self.wrong:
             return []
         return [aim for aim, reached in zip(self.life.aims, self.reached, strict=True) if reached or self.skipped]

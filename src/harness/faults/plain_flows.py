@@ -1,8 +1,8 @@
-"""The flows whose places only take rows: a server of HTTP, which may be struck, and writers of Spark.
+"""The flows into places that only accept rows: an HTTP server, which may be struck, and Spark writers.
 
-Both are at least once, and judged as that: nothing is lost or invented, and only what may stand twice does. By HTTP that is a request that
-came again, with its key and the same rows; of a writer, Batches that a strike has cut off from their mark. A writer that is told a
-transaction is judged as exactly once.
+Both are at-least-once, and checked as such: nothing is lost or invented, and only what may be duplicated is. For HTTP, that is a request
+that was repeated with its key and the same rows; for a writer, a Batch whose mark was prevented by a strike. A writer with a transaction is
+checked as exactly-once.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ BY_HTTP = "files-to-http"
 AT_LEAST_ONCE, BY_TRANSACTION = "files-to-spark", "files-to-spark-by-transaction"
 _DECISIVE = ("decide.after", "publish.record.before", "publish.record.after", "commit.before")
 _REQUESTS = 20
-"""of a Batch's input, about"""
+"""approximate number of requests in the input of a Batch"""
 _CONNECTIONS = 4
 _UNITS = 8
-"""of a Batch, at most: the last request of each may have few rows"""
+"""maximum number of task outputs of a Batch; the last request of each may have few rows"""
 
 
 @dataclass(kw_only=True)
 class HttpFlow(ServedFlow):
-    """Each sink has a path of its own."""
+    """A flow with one path on the server for each sink."""
 
     server: KeyServer
     ends: int
-    """how often what is under way may be cut off, by an end of the driver or of the server"""
+    """how often requests in progress may be cut off by an end of the driver or the server"""
     asleep: int
-    """how many drivers may send what others send"""
+    """how many suspended drivers may send what their successors send too"""
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As into a keyed store: rows are sent behind the decision, and may be refused."""
+        """The same as for a keyed store: rows are sent after the decision, and may be refused."""
         return KEYED_DECISIVE
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, "http", str(self.server.folder), sink
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """As a server that honours keys has them."""
+        """The rows of a server that ignores repeated keys."""
         return _once(self.server, sink)
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
-        """… and what a key stands for is the same each time."""
+        """Check the outputs, and that all requests with the same key have the same rows."""
         findings = super().judge(ledger=ledger, out=out)
         for sink in self.sinks:
             requests = self.server.requests(sink)
@@ -80,13 +80,13 @@ class HttpFlow(ServedFlow):
 
     @property
     def again(self) -> int:
-        """How many requests of a sink may come with a key that came before."""
+        """The maximum number of a sink's requests whose key was received before."""
         of_a_batch = _most_of_a_batch(self) // self._rows + _UNITS
         return self.ends * _CONNECTIONS + self.asleep * of_a_batch
 
     @property
     def _rows(self) -> int:
-        """Of a request, at most."""
+        """The maximum number of rows in a request."""
         return self.batch // _REQUESTS
 
     def _output(self, sink: str) -> str:
@@ -96,40 +96,40 @@ class HttpFlow(ServedFlow):
 
 @dataclass(kw_only=True)
 class WriterFlow(StoreFlow):
-    """Into folders beside the flow. `again`: how many Batches of a sink may stand there twice, in whole or in part."""
+    """A flow into folders next to it. `again` is the number of a sink's Batches that may be duplicated, completely or partly."""
 
     again: int
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As over files, but for renames."""
+        """The same as for files, without renames."""
         return _DECISIVE
 
     @property
     def by_transaction(self) -> bool:
-        """Whether its writer leaves out what it has."""
+        """True if the writer skips writes that exist already."""
         return self.route == BY_TRANSACTION
 
     @property
     def python_path(self) -> tuple[str, ...]:
-        """Where Spark finds the writer."""
+        """The folder in which Spark finds the writer."""
         return (str(writers.FOLDER),) if self.by_transaction else ()
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, "spark", str(self.out / sink), "once" if self.by_transaction else "twice"
 
     def all_of(self, sink: str) -> list[dict[str, Any]]:
-        """The rows that stand there, some perhaps twice."""
+        """All existing rows, including duplicates."""
         return _written(self.out / sink)
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """With a transaction all of them; else each once."""
+        """All rows if the writer has a transaction; else each row once."""
         rows = self.all_of(sink)
         return rows if self.by_transaction else list({_as_text(row): row for row in rows}.values())
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
-        """… and no more stands there twice than may."""
+        """Check the outputs, and that no more rows are duplicated than allowed."""
         findings = super().judge(ledger=ledger, out=out)
         for sink in self.sinks if not self.by_transaction else ():
             counts = Counter(map(_as_text, self.all_of(sink)))
@@ -145,7 +145,7 @@ class WriterFlow(StoreFlow):
 
 
 def _most_of_a_batch(flow: FaultFlow) -> int:
-    """Rows: one that closes several windows may have more than its input."""
+    """The maximum number of rows of a Batch: one that closes several windows may have more rows than its input."""
     return 2 * flow.batch
 
 
@@ -169,27 +169,28 @@ def _as_text(row: dict[str, Any]) -> str:
 
 
 def _series(aims: Iterable[Aim]) -> int:
-    """Drivers that slept: each may hand over what its successor hands over too; and the last of these may sleep before its mark."""
+    """The maximum number of suspended drivers in a series: each may write what its successor writes too, and the last one may be suspended
+    before its mark."""
     asleep = sum(aim.way in ("two", "zombie") for aim in aims)
     return asleep + 1 if asleep else 0
 
 
 def _http_flow(life: Life, folder: Path, stack: ExitStack) -> HttpFlow:
     server = stack.enter_context(KeyServer(folder / "server"))
-    # a kill goes before each recovery, and one more start may follow
+    # a kill precedes each recovery, and one more start may follow
     ends = len(life.aims) + sum(aim.way == "recovery" for aim in life.aims) + 1
     asleep = _series(life.aims)
     return HttpFlow(folder, life.kind, "json", life.partitioned, route=life.format, server=server, ends=ends, asleep=asleep)
 
 
 def _writer_flow(life: Life, folder: Path, _stack: ExitStack) -> WriterFlow:
-    # between the write and its mark; the kill before a recovery may be there, too
+    # between a write and its mark; the kill before a recovery may be there too
     cut_off = sum(aim.way == "recovery" or (aim.way in ("kill", "die") and aim.point == "publish.record.before") for aim in life.aims)
     return WriterFlow(folder, life.kind, "json", life.partitioned, route=life.format, again=cut_off + _series(life.aims))
 
 
 def _places(decisive: tuple[str, ...], *, beside: tuple[str, ...] = (), served: bool) -> Places:
-    """Where a copy of the state decides otherwise, such a place cannot tell; so none is made."""
+    """The points; without copies of the state, because such a place cannot detect that a copy decides differently."""
     places = store_places(decisive, beside=beside)
     return {way: points for way, points in places.items() if way != "moved" and (served or way != "server")}
 
@@ -206,7 +207,7 @@ SPARK = Ground(
 
 
 def main(type_: str, folder: str, *flags: str) -> None:
-    """See `look_until_told`. For `http` the first of `flags` names the sink."""
+    """See `look_until_told`. For `http`, the first of `flags` is the sink."""
     if type_ == "http":
         look_until_told(lambda: _once(KeyServer(Path(folder)), flags[0]), (), flags[1:])
     else:

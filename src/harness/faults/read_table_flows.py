@@ -1,4 +1,4 @@
-"""The flows that read a table of PostgreSQL as it grows."""
+"""The flows that read a growing PostgreSQL table."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _READING = ("source.logged", "stage.before", "stage.mid_write", "decide.after")
 
 @dataclass(kw_only=True)
 class ReadTableFlow(FaultFlow):
-    """Its input is a table, to which each part comes in one transaction."""
+    """A flow whose input is a table; each part is added in one transaction."""
 
     server: Postgres
     schema: str = field(default_factory=lambda: f"struck_{uuid4().hex[:12]}")
 
     def make(self) -> None:
-        """Make the table that is read."""
+        """Create the input table."""
         columns = ", ".join(f"{name} {_READ_AS[type_.split()[0]]}" for name, type_ in _columns())
         with closing(self._connect()) as connection:
             connection.execute(f"CREATE SCHEMA {quoted(self.schema)}")
             connection.execute(f"CREATE TABLE {self._table} (nr bigserial PRIMARY KEY, {columns})")
 
     def close(self) -> None:
-        """Files have no meaning for a Batch: closers are more than one Batch takes, so that they fill two."""
+        """End the input. A Batch does not consist of files: there are more closers than fit into one Batch, so that they fill two."""
         if not self._kind.closers:
             return
         self.closers = self._max_rows + 1

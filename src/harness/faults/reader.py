@@ -1,7 +1,7 @@
-"""A foreign reader: looks at an output again and again while a run goes on, and must see whole files and whole records only.
+"""An independent reader: reads an output again and again during a run, and must always see complete files and complete records.
 
-`python -m harness.faults.reader FOLDER FORMAT [records]` until its standard input closes; then one JSON object on stdout.
-It knows plain files and `pyarrow.dataset`, and nothing of Scribengin.
+`python -m harness.faults.reader FOLDER FORMAT [records]` reads until its standard input closes, then prints one JSON object. It uses plain
+files and `pyarrow.dataset`, and no code of Scribengin's sinks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIELDS = ("run", "part", "seq", "body", "crc")
 
 @dataclass(slots=True)
 class Sight:
-    """What was seen: looks, files, rows, and what a reader must not see (at most 20 told)."""
+    """What a reader saw: the number of readings, files and rows, and what was wrong (at most 20 texts)."""
 
     looks: int = 0
     files: int = 0
@@ -38,13 +38,13 @@ class Sight:
     wrong: list[str] = field(default_factory=list)
 
     def complain(self, text: str) -> None:
-        """Note something wrong."""
+        """Record that something is wrong."""
         if len(self.wrong) < 20:
             self.wrong.append(text)
 
 
 class ForeignReader:
-    """Looks at one folder. A file that was seen must stay as it was, for ever; a key must be seen once."""
+    """Reads one folder repeatedly. A file that was seen must never change; a key must be in one file only."""
 
     def __init__(self, folder: Path, format: str, *, records: bool) -> None:
         self.sight = Sight()
@@ -56,7 +56,7 @@ class ForeignReader:
         self._rows_before = 0
 
     def read_visible(self) -> None:
-        """One look at every visible file."""
+        """Read every visible file once."""
         self.sight.looks += 1
         there = set()
         for path in visible_files(self._folder):
@@ -73,7 +73,7 @@ class ForeignReader:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            return  # told by the next look
+            return  # the next reading reports it
         mark = (len(data), zlib.crc32(data))
         known = self._seen.get(path)
         if known == mark:
@@ -117,12 +117,12 @@ class ForeignReader:
             self.sight.complain(f"{key} stands in {other.name} and in {path.name}")
 
     def _scan(self) -> None:
-        """The folder as `pyarrow.dataset` finds it: it must open, and never shrink."""
+        """Read the folder with `pyarrow.dataset`: it must be readable, and the number of rows must not shrink."""
         import pyarrow.dataset as ds
 
         if not self._seen:
             return
-        # text lines of ours are JSON too
+        # lines of text are JSON here, too
         format = {"parquet": "parquet", "csv": "csv"}.get(self._format, "json")
         try:
             rows = ds.dataset(str(self._folder), format=format).count_rows()
@@ -135,12 +135,12 @@ class ForeignReader:
 
 
 def whole_key(row: dict[str, Any]) -> RecordKey:
-    """What names a record that was read. Raises ValueError where something of it is missing, or its checksum is wrong."""
+    """The key of a record. Raises ValueError if a part of it is missing, or the checksum is wrong."""
     missing = [name for name in _FIELDS if row.get(name) is None and name != "body"]
     if missing:
         raise ValueError(f"a record without {missing}: {row}")
     key = RecordKey(row["run"], int(row["part"]), int(row["seq"]))
-    # where `bucket` is in the folder's name, the checker compares it at the end
+    # if `bucket` is in the folder's name, the checker compares it at the end
     if "bucket" in row and checksum({**row, "part": key.part, "seq": key.seq}) != int(row["crc"]):
         raise ValueError(f"a torn record: {row}")
     return key
@@ -148,29 +148,29 @@ def whole_key(row: dict[str, Any]) -> RecordKey:
 
 @dataclass(slots=True)
 class ReaderProcess:
-    """A foreign reader in a process of its own."""
+    """An independent reader in a separate process."""
 
     process: subprocess.Popen[bytes]
 
     def finish(self) -> Sight:
-        """End it; what it saw."""
+        """End the reader, and return what it saw."""
         out, _ = self.process.communicate(timeout=_FINISH_S)
         return Sight(**msgspec.json.decode(out)) if out else Sight(wrong=[f"the reader ended with {self.process.returncode}"])
 
 
 def start_reader(folder: Path, format: str, *, records: bool) -> ReaderProcess:
-    """Start one; `folder` need not be there yet."""
+    """Start a reader of a folder, which need not exist yet."""
     return start_reader_program(__name__, str(folder), format, *(["records"] if records else []))
 
 
 def start_reader_program(module: str, *arguments: str) -> ReaderProcess:
-    """Start `python -m MODULE ARGUMENTS`, which looks until its standard input closes, and then prints a Sight."""
+    """Start `python -m MODULE ARGUMENTS`, which reads until its standard input closes, and then prints a Sight."""
     command = [sys.executable, "-m", module, *arguments]
     return ReaderProcess(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True))
 
 
 def told_to_end(within_s: float) -> bool:
-    """Wait so long for the end of standard input."""
+    """Wait up to `within_s` seconds for the end of the standard input; returns whether it has ended."""
     return bool(select.select([sys.stdin], [], [], within_s)[0])
 
 
@@ -179,7 +179,7 @@ def main() -> None:
     reader = ForeignReader(Path(sys.argv[1]), sys.argv[2], records="records" in sys.argv[3:])
     while not told_to_end(_POLL_S):
         reader.read_visible()
-    reader.sight.looks += -reader.sight.looks % _DATASET_EVERY  # the last look is a full one
+    reader.sight.looks += -reader.sight.looks % _DATASET_EVERY  # the last reading is a complete one
     reader.sight.looks -= 1
     reader.read_visible()
     os.write(1, msgspec.json.encode(asdict(reader.sight)))

@@ -1,4 +1,4 @@
-"""What the campaign remembers (`outcomes.jsonl`, a life a line) and tells (`report.md`, written anew from all of it)."""
+"""The stored outcomes of the campaign (`outcomes.jsonl`, one life per line), and the report about all of them (`report.md`)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _MARKS = {"passed": "✓", "failed": "✗", "not reached": "–", "skipped": "sk
 
 
 def read_outcomes(folder: Path) -> list[LifeOutcome]:
-    """All lives so far, oldest first."""
+    """All outcomes so far, oldest first."""
     file = folder / "outcomes.jsonl"
     return outcomes_in(file) if file.exists() else []
 
 
 def outcomes_in(file: Path) -> list[LifeOutcome]:
-    """The lives of a ledger, oldest first."""
+    """The outcomes in a file, oldest first."""
     lines: list[dict[str, Any]] = [msgspec.json.decode(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")]
     return [LifeOutcome(**{**line, "life": _life(line["life"])}) for line in lines]
 
@@ -52,7 +52,7 @@ def _life(line: dict[str, Any]) -> Life:
 
 
 def append_outcome(folder: Path, outcome: LifeOutcome) -> None:
-    """Remember one life."""
+    """Store the outcome of a life."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "outcomes.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(asdict(outcome)) + b"\n")
@@ -66,7 +66,7 @@ def write_report(folder: Path, outcomes: Sequence[LifeOutcome]) -> Path:
 
 
 def line_of(outcome: LifeOutcome) -> str:
-    """A life in one line, for the terminal."""
+    """The outcome of a life in one line, for the terminal."""
     what = "; ".join(outcome.wrong) or outcome.skipped
     count = f"{sum(outcome.reached)} of {len(outcome.reached)} strikes, {outcome.seconds:g} s"
     return f"{_MARKS[outcome.verdict]} seed {outcome.seed}  {outcome.life}  {count}" + (f"  {what}" if what else "")
@@ -134,7 +134,7 @@ def _kinds(outcomes: Sequence[LifeOutcome]) -> list[str]:
 
 
 def meetings_table(outcomes: Sequence[LifeOutcome]) -> list[str]:
-    """Strikes that passed of those wanted, of aggregations and of joins, on each keyed route."""
+    """A table of the strikes on aggregations and on joins that passed, of those that are needed, on each keyed route."""
     passed, asked = passed_meetings(outcomes), wanted_meetings()
 
     def mark(kind: str, route: str, way: str) -> str:

@@ -1,4 +1,4 @@
-"""A flow that lives under strikes: its starts, its growing input, its end, and what is found then."""
+"""A flow under strikes: its starts, its growing input, its end, and the check of the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_RESTARTS = 3
 
 
 class RunningLife:
-    """What the ways of striking work with: the flow, its starts, and where its state is."""
+    """What the ways to strike use: the flow, its starts, and the state folder of the next start."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RunningLife:
         self.cluster = cluster
         self._workers = workers
         self.state = flow.state
-        """the state folder that the next start uses"""
+        """the state folder of the next start"""
         self._stack = stack
         self._limit_s = limit_s
         self._java = java_settings(archive)
@@ -63,7 +63,7 @@ class RunningLife:
         self._edited = self._recut = False
 
     def run(self, strike_all: Callable[[RunningLife], None]) -> None:
-        """The whole life; `strike_all` is what happens before its end."""
+        """Run the whole life; `strike_all` makes the strikes."""
         aims = self.outcome.life.aims
         self.flow.write()
         if any(aim.point.startswith("fold.") for aim in aims):
@@ -80,7 +80,7 @@ class RunningLife:
             self.flow.fill(self._records)
             self.flow.close()
             result = self._finish()
-            # whatever becomes of a driver, it must know what has happened to it
+            # however a driver ends, it must not report an internal error
             self.outcome.wrong += [f"start {nth}: {each.explain()}" for nth, each in enumerate(self._drivers, 1) if "bug" in each.codes]
         finally:
             self._end(readers)
@@ -88,12 +88,18 @@ class RunningLife:
             self._judge(result)
 
     def random(self, place: int) -> random.Random:
-        """What the seed says of the aim at this place."""
+        """The random numbers for the aim at this position."""
         return random.Random(f"{self.outcome.seed}/{place}")
 
     def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None, arguments: Sequence[str] = ()) -> DriverProcess:
-        """A run, with input enough for its strikes; ended with the life, at the latest. `arguments` are further ones of `run`. Where a life
-        has workers of its own, strikes are for tasks on them only."""
+        """Start a run, with enough input for its strikes. It is ended with the life, at the latest. If the life has its own workers,
+        strikes apply to tasks on them only.
+
+        Args:
+            strikes: The strikes.
+            state: Another state folder; None for the current one.
+            arguments: Additional arguments of `run`.
+        """
         batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
         self.flow.grow(batches)
         self.outcome.schedule.append(" and ".join(map(str, strikes)) or "undisturbed")
@@ -122,7 +128,7 @@ class RunningLife:
         return self._stack.enter_context(driver)
 
     def _run_before(self, tiers: Sequence[str], *, struck: bool) -> str:
-        """The tier that is to start, by the seed where it is struck, else the last; the ones before it run to their end first."""
+        """The tier to start: a random one if it is struck, else the last one. The tiers before it are run to their end first."""
         chosen = self.random(len(self._drivers)).randrange(len(tiers)) if struck else len(tiers) - 1
         for tier in tiers[:chosen]:
             driver = self._started((), self.flow.folder / "starts" / f"{len(self._drivers) + 1}", None, ["--tier", tier])
@@ -132,7 +138,7 @@ class RunningLife:
         return tiers[chosen]
 
     def start_to_end(self) -> None:
-        """An undisturbed start, which must come through."""
+        """Start a run without strikes, which must succeed."""
         driver = self.start()
         status = driver.wait()
         self.note(f"exit {status}")
@@ -140,17 +146,17 @@ class RunningLife:
             self.outcome.wrong.append(f"an undisturbed start ended with {status}: {driver.explain()}")
 
     def note(self, text: str) -> None:
-        """Add to what the schedule says of the last start."""
+        """Add a text to the schedule's entry for the last start."""
         self.outcome.schedule[-1] += f" → {text}"
 
     def edit(self) -> None:
-        """Another plan of the same result: a step comes, or goes."""
+        """Change the plan but not the result, by adding or removing a step."""
         self._edited = not self._edited
         self.flow.flow.write_text(self.flow.text(edited=self._edited))
         self.note("the flow is edited")
 
     def recut(self, cut: int | None = None) -> int:
-        """The next way to cut the flow, or this one; returns which it was before."""
+        """Change the division into tiers to the next one, or to `cut`; returns the one before."""
         assert isinstance(self.flow, TierFlow)
         self._recut = True
         before = self.flow.cut
@@ -161,19 +167,19 @@ class RunningLife:
 
     @property
     def tier_folder(self) -> Path:
-        """Where the lock is: the last one's, where there are several."""
+        """The folder with the lock; that of the last tier, if there are several."""
         return self.tier_folders[-1]
 
     @property
     def tier_folders(self) -> list[Path]:
-        """Where the locks are."""
+        """The folders with the locks."""
         tiers = self.flow.tiers if isinstance(self.flow, TierFlow) else ("main",)
         return [self.state / self.flow.name / tier for tier in tiers]
 
     # --- the end ---
 
     def _finish(self) -> dict[str, Any] | None:
-        """Start it again until it is through; what it then says, or None where it never was."""
+        """Start the flow until it succeeds, and return its result; None if it never does."""
         for _ in range(_MAX_RESTARTS):
             driver = self.start()
             status = driver.wait()
@@ -190,7 +196,7 @@ class RunningLife:
         rows = {name: sum(query["rows"][name] for query in queries) for name in ("out", "late", "dead")}
         audited = run_audit(self.flow.flow, state=self.state, wrap=self._wrap, path=self._path)
         if isinstance(self.flow, TierFlow):
-            if self._recut:  # a Query that goes on in another tier counts from there
+            if self._recut:  # a query that continues in another tier counts from there
                 rows["out"] = sum(audited.rows.get(sink, 0) for sink in self.flow.sinks)
             edges, why = run_status(self.flow.flow, state=self.state, path=self._path)
             self.outcome.wrong += [why] if why else []
@@ -228,7 +234,7 @@ class RunningLife:
         return list(command) if self.disk is None else self.disk.wrap(command, self.flow.folder)
 
     def _fold_early(self) -> None:
-        """Logs fold after two records each, not after a thousand: in every Python process of the run."""
+        """Let logs fold after two records instead of a thousand, in every Python process of the run."""
         folder = self.flow.folder / "site"
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(_SMALL_CHUNK)

@@ -1,4 +1,4 @@
-"""A disk of some kilobytes, without root: a tmpfs in a user and mount namespace, which commands enter."""
+"""A disk of some kilobytes without root rights: a tmpfs in a user and mount namespace, which commands enter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SmallDisk:
-    """`folder` is a disk of `size` for the commands that `wrap` wraps. A context manager; what is on it goes with it."""
+    """A disk of `size` at `folder`, for commands that `wrap` wraps. A context manager; the contents are lost at its end."""
 
     def __init__(self, folder: Path, size: str) -> None:
         self._folder = folder
@@ -35,16 +35,16 @@ class SmallDisk:
             self._keeper.communicate(timeout=10)
 
     def wrap(self, command: Sequence[str], cwd: Path) -> list[str]:
-        """The command that runs `command` in `cwd` where the disk is seen."""
+        """The command that runs `command` in `cwd` so that it sees the disk."""
         enter = ["nsenter", "-t", str(self._pid), "-U", "-m", "--preserve-credentials"]
         return [*enter, "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(cwd), *command]
 
     def seen(self, path: Path) -> Path:
-        """`path` as it is for the wrapped commands, for a process outside."""
+        """A path of the wrapped commands, as a process outside sees it."""
         return Path(f"/proc/{self._pid}/root{path}")
 
     def grow(self, size: str) -> None:
-        """Make room."""
+        """Enlarge the disk."""
         subprocess.run(self.wrap(["mount", "-o", f"remount,size={size}", str(self._folder)], Path("/")), check=True)
 
     @property
@@ -55,7 +55,7 @@ class SmallDisk:
 
 @cache
 def no_small_disk() -> str:
-    """Why this machine can have none, or an empty text."""
+    """The reason why this machine cannot provide such a disk; empty if it can."""
     if not (shutil.which("unshare") and shutil.which("nsenter")):
         return "unshare and nsenter are not there (Linux only)"
     ended = subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "small", "/tmp"], capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""Flows with a store at their end: the same Queries, records and judge as those over files."""
+"""Flows with a store as sink: the same queries, records and checks as for files."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
 
 _KEYS = {"aggregate": "at, bucket", "join": "part, seq", "dedupe": "part, seq"}
 _LOOK_S, _REST = 0.1, 19
-"""a look at a large table takes a twentieth of the time at most"""
+"""pause between two readings; the reading of a large table takes a twentieth of the time at most"""
 
 
 @dataclass(kw_only=True)
 class StoreFlow(FaultFlow):
-    """`route` is one of its Ground's; one that ends in `by-key` replaces rows of the same key."""
+    """A flow into a store. `route` is one of its Ground's; if it ends in `by-key`, rows with the same key replace each other."""
 
     route: str
 
     @property
     def ordered(self) -> bool:
-        """A store has no order."""
+        """False: a store has no order."""
         return False
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """What a foreign reader finds at the sink's place; nothing where it is not there."""
+        """The rows that an independent reader finds at the sink's place; empty if it does not exist."""
         raise NotImplementedError
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """A module whose `main` looks at the sink's place, and what it is told."""
+        """The module whose `main` reads the sink's place, and its arguments."""
         raise NotImplementedError
 
     def watch(self, out: Path) -> ReaderProcess:
-        """A foreign reader of the sink's place."""
+        """Start an independent reader of the sink's place."""
         return start_reader_program(*self.watch_program(out.name), *(["records"] if self.has_records else []))
 
     @property
     def key(self) -> str:
-        """The columns that tell rows apart, where they replace one another; else empty."""
+        """The key columns if rows replace each other; else empty."""
         return _KEYS.get(self.kind, "run, part, seq") if self.route.endswith("by-key") else ""
 
     def _found(self, out: Path, torn: list[str]) -> list[Found]:  # noqa: ARG002 (nothing can be torn)
@@ -61,7 +61,7 @@ class StoreFlow(FaultFlow):
 
     @property
     def _kind(self) -> FlowKind:
-        """As over files; but no part of a key is null."""
+        """The same as for files, but no part of a key is null."""
         return _without_null(super()._kind)
 
 
@@ -72,13 +72,13 @@ def _without_null(kind: FlowKind) -> FlowKind:
 
 @dataclass(kw_only=True)
 class ServedFlow(StoreFlow):
-    """Of a store that is a server, which may be struck."""
+    """A flow into a store with a server that may be struck."""
 
     server: LoneServer
 
 
 class RowWatch:
-    """Looks at one place. A record that was seen must stay, and be there once; or, `twice`, at least once."""
+    """Reads one place repeatedly. A record that was seen must stay, and must exist once; with `twice`, at least once."""
 
     def __init__(self, *, records: bool, twice: bool = False) -> None:
         self.sight = Sight()
@@ -87,7 +87,7 @@ class RowWatch:
         self._rows = 0
 
     def read_all(self, rows: Sequence[dict[str, Any]]) -> None:
-        """One look at all of it."""
+        """Check the rows of one reading."""
         self.sight.looks += 1
         self.sight.rows = max(self.sight.rows, len(rows))
         if len(rows) < self._rows:
@@ -111,8 +111,13 @@ class RowWatch:
 
 
 def look_until_told(read: Callable[[], Sequence[dict[str, Any]]], away: type[Exception] | tuple[()], flags: Sequence[str]) -> None:
-    """Look until standard input closes; a server that is away, which `read` says by `away`, is waited for. Then one Sight on stdout.
-    `flags`: `records`, `twice` (see RowWatch)."""
+    """Read until the standard input closes, then print one Sight. While the server is unavailable, `read` raises `away`, and this waits.
+
+    Args:
+        read: Reads all rows of the place.
+        away: The errors of an unavailable server.
+        flags: `records` and `twice`; see RowWatch.
+    """
     watch = RowWatch(records="records" in flags, twice="twice" in flags)
     last, took_s = False, 0.0
     while not last:
@@ -122,6 +127,6 @@ def look_until_told(read: Callable[[], Sequence[dict[str, Any]]], away: type[Exc
             watch.read_all(read())
             took_s = time.monotonic() - began
         except away:
-            last = False  # it comes back: what is there at the end must be seen
+            last = False  # the server comes back: the final contents must still be read
             time.sleep(_LOOK_S)
     os.write(1, msgspec.json.encode(asdict(watch.sight)))

@@ -1,4 +1,4 @@
-"""Ways to strike a flow into a store, or out of one, from outside the driver: the server goes, and comes back."""
+"""Ways to strike a flow into a store, or from one, from outside the driver: the server is stopped and started again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def strike_the_server(life: RunningLife, place: int, aim: Aim) -> None:
-    """It is killed while the driver is at the point, and started again before the driver goes on, or after."""
+    """Kill the server while the driver is at the point, and start it again before the driver continues, or afterwards."""
     assert isinstance(life.flow, ServedFlow | ReadTableFlow)
     driver = hold_at(life, place, aim)
     if driver is None:

@@ -1,4 +1,4 @@
-"""The stores that flows are struck over."""
+"""The stores of the campaign."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SINKS = {
     "HTTP": (HTTP,),
     "Spark writer": (SPARK,),
 }
-"""what one sink (or source) has"""
+"""sink or source → its routes"""
 STORES = tuple(ground for grounds in SINKS.values() for ground in grounds)
 GROUND_OF = {route: ground for ground in STORES for route in ground.routes}
 KEYED_ROUTES = tuple(
     route for ground in STORES for route in ground.routes if ground in (INDEXES, CASSANDRA, HBASE) or route.endswith("by-key")
 )
-"""into stores that tell rows apart by an id"""
+"""routes into stores that identify rows by an id"""
 ROUTES_OF = {sink: tuple(route for ground in grounds for route in ground.routes) for sink, grounds in SINKS.items()}
 ROUTES_BESIDE = {route: routes for routes in ROUTES_OF.values() for route in routes}
-"""route → all of its sink's, itself too"""
+"""route → all routes of its sink, including itself"""

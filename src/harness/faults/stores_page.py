@@ -1,4 +1,4 @@
-"""What docs/faults.md tells of the lives over stores, from their ledger: `python -m harness.faults.stores_page LEDGER PAGE`."""
+"""Writes the part of docs/faults.md about lives over stores, from their outcomes: `python -m harness.faults.stores_page LEDGER PAGE`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _ROUTES = tuple(route for ground in STORES for route in ground.routes)
 
 
 def page_with(page: str, outcomes: Sequence[LifeOutcome]) -> str:
-    """The page, told anew between its two marks."""
+    """The page with a new text between its two marks."""
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     return "".join((before, begin, "".join(f"{line}\n" for line in told_of_stores(outcomes)), end, after))
 
 
 def told_of_stores(outcomes: Sequence[LifeOutcome]) -> list[str]:
-    """Counts; seeds by way, point and sink; kinds without an origin by keyed route; all routes."""
+    """The text: counts; seeds by way, point and sink; kinds without an origin by keyed route; all routes."""
     return [*_counts(outcomes), "", *_points(outcomes), "", *meetings_table(outcomes), "", *_routes(outcomes)]
 
 
@@ -96,7 +96,7 @@ def _routes(outcomes: Sequence[LifeOutcome]) -> list[str]:
 
 
 def main(ledger: str, page: str) -> None:
-    """Write the page anew."""
+    """Rewrite the page."""
     file = Path(page)
     file.write_text(page_with(file.read_text(), outcomes_in(Path(ledger))))
 

@@ -1,4 +1,4 @@
-"""The flows with a table of PostgreSQL at their end, in a schema of their own."""
+"""The flows with a PostgreSQL table as sink, in a schema of their own."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ if TYPE_CHECKING:
 
 ROUTES = ("files-to-postgres", "files-to-postgres-by-key")
 BY_UNIT = "files-to-postgres-by-unit"
-"""units commit by themselves"""
+"""the route on which task outputs commit by themselves"""
 DECISIVE = ("decide.after", "publish.record.before", "publish.record.after", "commit.before")
 _UNIT_POINTS = ("marker.read", "transaction.sent", "transaction.commit.before", "transaction.commit.after")
 
 
 @dataclass(kw_only=True)
 class TableFlow(ServedFlow):
-    """Its tables the flow makes itself."""
+    """A flow that creates its tables itself."""
 
     server: Postgres
     schema: str = field(default_factory=lambda: f"struck_{uuid4().hex[:12]}")
 
     def make(self) -> None:
-        """Make the schema for the tables."""
+        """Create the schema for the tables."""
         with closing(self._connect()) as connection:
             connection.execute(f"CREATE SCHEMA {quoted(self.schema)}")
 
     @property
     def decisive(self) -> tuple[str, ...]:
-        """As over files, but for renames."""
+        """The same as for files, without renames."""
         return DECISIVE
 
     @property
     def by_unit(self) -> bool:
-        """On one route."""
+        """True on the route BY_UNIT."""
         return self.route == BY_UNIT
 
     def watch_program(self, sink: str) -> Sequence[str]:
-        """This module's."""
+        """See StoreFlow: this module."""
         return __name__, self.server.uri, self.schema, sink
 
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """By one statement."""
+        """The rows of the table, read by one statement."""
         with closing(self._connect()) as connection:
             return read_table(connection, self.schema, sink)
 
@@ -70,7 +70,7 @@ class TableFlow(ServedFlow):
 
 
 def read_table(connection: Connection[Any], schema: str, table: str) -> list[dict[str, Any]]:
-    """Its rows; none where it is not there."""
+    """The rows of a table; empty if it does not exist."""
     there = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (quoted(schema, table),)).fetchone()
     if not there or not there[0]:
         return []

@@ -1,7 +1,7 @@
-"""The flows cut into tiers, channels between them: the same Queries, records and judge as those over files.
+"""The flows in tiers with channels between them: the same queries, records and checks as for files.
 
-`front` reads and takes each record through Python; `back` writes. Each kind can be cut in several ways (`cut`). Rows that are late have no
-place here: when a row counts as late, how the flow is cut decides too.
+`front` reads, and passes each record through Python; `back` writes. Each kind can be divided in several ways (`cut`). There are no late
+rows: whether a row is late depends on the tiers, too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from scribengin.testing.checker import Found
 
 TIER_ROUTES = ("tiers-folder", "tiers-kafka", "tiers-apart", "tiers-spill", "tiers-drop")
-"""They stand where a flow over files has its format. `apart`: channels in folders, and a driver for each tier, one after the other.
-`spill` and `drop`: topics, with `durability: store_on_failure` and `best_effort`."""
+"""the routes, which take the place of the format. `apart`: channels in folders, and a driver for each tier, one after the other. `spill`
+and `drop`: topics, with `durability: store_on_failure` and `best_effort`"""
 OVER_KAFKA = frozenset({"tiers-kafka", "tiers-spill", "tiers-drop"})
 DURABILITIES = {"tiers-spill": "store_on_failure", "tiers-drop": "best_effort"}
-"""route → that of its edges; of the others it is `end_to_end`"""
+"""route → durability of its channels; `end_to_end` for the others"""
 TIER_KINDS = ("tail", "coins", "filter", "aggregate", "dedupe", "fork", "union", "group", "members")
-"""`fork`: all rows to two sinks in tiers of their own; `union`: two tiers beside each other, into one; `group`: the channel goes to a group
-of two folders; `members`: the sink does."""
+"""`fork`: all rows to two sinks in tiers of their own; `union`: two parallel tiers, merged into one; `group`: the channel leads to a group
+of two folders; `members`: the sink does"""
 RECUT_KINDS = frozenset({"tail", "coins", "filter", "fork", "union"})
-"""kinds without state: they can go on when they are cut otherwise"""
+"""kinds without state, which can continue after the division into tiers changed"""
 _IN_FOLDERS, _WHOLE = frozenset({"group", "members"}), frozenset({"tail", "fork"})
 MEMBERS = ("m1", "m2")
 _HALVES = """  left: {from: records, filter: seq % 2 = 0}
@@ -42,14 +42,14 @@ _HALVES = """  left: {from: records, filter: seq % 2 = 0}
 """
 _MORE = {"fork": STATELESS, "union": replace(STATELESS, steps=_HALVES, last="both"), "group": STATELESS, "members": STATELESS}
 _MIDDLE = {"filter": ("some",), "aggregate": ("windows",), "dedupe": ("once",), "union": ("left", "right", "both")}
-"""kind → what stands between `records` and the last Python step"""
+"""kind → the nodes between `records` and the last Python step"""
 CUTS = 3
-"""ways to cut a flow: the one it begins with, in one piece, and otherwise"""
+"""the number of ways to divide a flow: the initial one, undivided, and another one"""
 
 
 def lives_on(kind: str, route: str) -> bool:
-    """True where flows of that kind are tried on that route. What is dropped can be told by the input's records only where each is a row
-    of the channel."""
+    """True if flows of that kind are tried on that route. Dropped rows can be identified by the records of the input only if each record is
+    a row of the channel."""
     if route == "tiers-drop":
         return kind in _WHOLE
     if route == "tiers-spill":
@@ -58,34 +58,35 @@ def lives_on(kind: str, route: str) -> bool:
 
 
 def commits_by_unit(kind: str, route: str) -> bool:
-    """True where channels are topics that are waited for, and no Query with state feeds one: then its tasks commit by themselves."""
+    """True if channels are topics that block their feeder, and no query with state writes to one: then its task outputs commit by
+    themselves."""
     return route == "tiers-kafka" and kind != "aggregate"
 
 
 @dataclass(kw_only=True)
 class TierFlow(FaultFlow):
-    """`route` is one of TIER_ROUTES; over Kafka the channels are topics at `bootstrap`, which `remove` takes away."""
+    """A flow on one of TIER_ROUTES. Over Kafka the channels are topics at `bootstrap`, which `remove` deletes."""
 
     route: str
     bootstrap: str = ""
     cut: int = 0
-    """below CUTS"""
+    """the index of the current division, below CUTS"""
     life: str = field(default_factory=lambda: uuid4().hex[:12])
     """part of the topics' names"""
 
     @property
     def name(self) -> str:
-        """Its own in each life: topics have it in theirs."""
+        """The name of the flow; unique for each life, because topics contain it."""
         return f"struck_{self.life}" if self.bootstrap else "struck"
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """In the order of the flow."""
+        """The tiers in the order of the flow."""
         return tuple(self._placed(edited=False)) or ("main",)
 
     @property
     def apart(self) -> bool:
-        """True where each tier has a driver of its own."""
+        """True if each tier has its own driver."""
         return self.route == "tiers-apart"
 
     @property
@@ -95,33 +96,33 @@ class TierFlow(FaultFlow):
 
     @property
     def ordered(self) -> bool:
-        """False: across a channel order is not promised."""
+        """False: a channel keeps no order."""
         return False
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        """As over files; a fork has two."""
+        """The same as for files; a fork has two sinks."""
         return ("kept", "side") if self.kind == "fork" else super().sinks
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Of a group of outputs, each member's."""
+        """The folders of the outputs; for a group, those of each member."""
         return tuple(f"{member}/kept" for member in MEMBERS) if self.kind == "members" else self.sinks
 
     def remove(self) -> None:
-        """Take the topics away, with the markers."""
+        """Delete the topics, and those of the commit markers."""
         if self.bootstrap:
             Topics(self.bootstrap).remove(f"scribengin-{self.name}-")
 
     def take_away(self, member: str) -> None:
-        """Put a file in the place of a channel's folder."""
+        """Replace the folder of a channel by a file, so that it is unavailable."""
         home = self.folder / member
         if home.exists():
             home.rename(home.with_name(f"{member}.gone"))
         home.touch()
 
     def give_back(self, member: str) -> None:
-        """And the folder back."""
+        """Restore the folder of the channel."""
         home = self.folder / member
         home.unlink()
         gone = home.with_name(f"{member}.gone")
@@ -129,7 +130,8 @@ class TierFlow(FaultFlow):
             gone.rename(home)
 
     def text(self, *, edited: bool = False) -> str:
-        """As over files, with a Python step in front, and the cuts. The step that an edit brings stands before the last Python step."""
+        """The text of the flow file: as for files, with a Python step in front, and the tiers. The step of an edit comes before the last
+        Python step."""
         whole = super().text(edited=edited)
         head, steps = whole.replace("\n  records: {", "\n  arrived: {", 1).split("steps:\n", 1)
         text = f'{head}steps:\n  records: {{from: arrived, python: "steps:copied"}}\n{steps}'
@@ -146,7 +148,7 @@ class TierFlow(FaultFlow):
         return f"type: files, path: kept, format: {self.format}, to: two" if self.kind == "members" else super()._output(sink)
 
     def _placed(self, *, edited: bool) -> dict[str, list[str]]:
-        """Tier → its nodes; {}: one piece."""
+        """Tier → its nodes; empty if the flow is undivided."""
         middle, last, sinks = [*_MIDDLE.get(self.kind, ())], [*(["again"] if edited else []), "done"], [*self.sinks]
         match self.kind, self.cut:
             case _, 1:
@@ -168,7 +170,7 @@ class TierFlow(FaultFlow):
         return {"front": ["records", *middle, *last], "back": sinks}
 
     def _edges(self, placed: dict[str, list[str]], *, edited: bool) -> dict[str, Any]:
-        """Of what is cut. Small packs, so that a Batch has several."""
+        """The options of the channels, with small packs, so that a Batch has several."""
         tier_of = {node: tier for tier, nodes in placed.items() for node in nodes}
         channel: dict[str, Any] = {"channel": {"type": "kafka", "bootstrap": self.bootstrap, "partitions": 2}} if self.bootstrap else {}
         channel |= {"durability": DURABILITIES[self.route]} if self.route in DURABILITIES else {}
@@ -190,7 +192,7 @@ class TierFlow(FaultFlow):
         return arrows + [(f"done.{sink}" if self.kind == "coins" else "done", sink) for sink in self.sinks]
 
     def _compare(self, found: list[Found]) -> Findings:
-        """Each branch of a fork has all of it."""
+        """Compare the rows; each branch of a fork has all of them."""
         if self.kind != "fork":
             return super()._compare(found)
         findings = Findings()
@@ -201,7 +203,7 @@ class TierFlow(FaultFlow):
         return findings
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
-        """As over files. Where edges may drop rows, `ledger` says how many they have: so many are missing."""
+        """Check the outputs. If channels may drop rows, `ledger` contains the number of dropped rows: exactly that many are missing."""
         findings = super().judge(ledger=ledger, out=out)
         dropped = 0 if ledger is None else ledger.get("dropped", 0)
         if dropped == len(findings.lost):

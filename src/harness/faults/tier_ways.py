@@ -1,4 +1,4 @@
-"""Ways to strike a flow that is cut, beside those of any flow: its cut is changed, its channels go away, members of a group go away."""
+"""Additional ways to strike a flow in tiers: its tiers are changed, its channels or the members of a group become unavailable."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ AWAY = "away"
 _FIRST_TIER = ("--tier", "front")
 _WAITING_BATCHES = 3
 _KILLED_BEFORE = 0.5
-"""of the cuts, how often a run is killed before it, and leaves what is decided, or only begun"""
+"""how often a run is killed before the tiers change, which leaves a decided Batch, or one that is only begun"""
 _STARTED_WITHOUT = 0.5
-"""how often the flow is started once more while a member is gone"""
+"""how often the flow is started again while a member is unavailable"""
 
 
 def strike_between_tiers(life: RunningLife, place: int, aim: Aim) -> None:
-    """One aim of TIER_WAYS."""
+    """Strike once with one of TIER_WAYS."""
     match aim.way:
         case "recut":
             _recut(life, place, aim)
@@ -36,8 +36,8 @@ def strike_between_tiers(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _recut(life: RunningLife, place: int, aim: Aim) -> None:
-    """The flow is cut otherwise, and killed while it moves. A kill before it may leave a Batch that is moved too; or rows in a channel, and
-    then the cut must be refused until they are through."""
+    """Change the tiers, and kill the flow while it moves its state. A kill before that may leave a Batch that is moved too; or rows in a
+    channel, and then the change must be refused until they are processed."""
     rng = life.random(place)
     life.start_to_end()
     if rng.random() < _KILLED_BEFORE:
@@ -62,7 +62,8 @@ def _recut(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _away(life: RunningLife, place: int, aim: Aim) -> None:
-    """The brokers are away while the first tier runs alone; it is killed there, or when it hands over what has waited."""
+    """Stop the brokers while the first tier runs alone. The tier is killed there, or when it writes the stored rows to the channel
+    later."""
     assert life.cluster is not None
     strike = Strike(aim.point, "kill")
     drained = aim.point == "outbox.drained"
@@ -79,7 +80,8 @@ def _away(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _gone(life: RunningLife, place: int, aim: Aim) -> None:
-    """A member of a group goes away while the driver is at the point. Its Batch waits for it, whoever starts meanwhile."""
+    """Make a member of a group unavailable while the driver is at the point. The member's Batch must wait for it, even if the flow is
+    restarted meanwhile."""
     assert isinstance(life.flow, TierFlow)
     driver = hold_at(life, place, aim)
     if driver is None:

@@ -1,7 +1,7 @@
-"""Topics as a foreign program has them: made, filled, read with `read_committed`.
+"""Topics as another program uses them: created, filled, and read with `read_committed`.
 
-`python -m harness.faults.topics BOOTSTRAP TOPIC [records] [may-repeat]` is the foreign reader of a topic: it reads until its
-standard input closes, then once more from the beginning, and prints a Sight as one JSON object. It knows nothing of Scribengin.
+`python -m harness.faults.topics BOOTSTRAP TOPIC [records] [may-repeat]` is the independent reader of a topic: it reads until its standard
+input closes, then once more from the beginning, and prints a Sight as one JSON object. It uses no code of Scribengin's sinks.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MESSAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One that a reader has got."""
+    """A message that a reader has received."""
 
     partition: int
     offset: int
     value: bytes
 
     def row(self) -> dict[str, Any]:
-        """The JSON object that it holds. Raises ValueError where it holds none."""
+        """The JSON object in the message. Raises ValueError if there is none."""
         row: dict[str, Any] = msgspec.json.decode(self.value)
         return row
 
@@ -49,7 +49,7 @@ class Message:
 
 
 class TopicReader:
-    """Reads a topic from its beginning, only what is committed. Brokers may go and come meanwhile."""
+    """Reads the committed messages of a topic from its beginning, even if brokers are stopped and started meanwhile."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._kafka = client()
@@ -63,7 +63,7 @@ class TopicReader:
         self._next = dict.fromkeys(partitions, 0)
 
     def take(self, within_s: float) -> list[Message]:
-        """What has come, in the order of each partition; waits so long for it."""
+        """The new messages, in the order of each partition; waits up to `within_s` seconds for the first one."""
         found = []
         for message in self._committed.consume(_MESSAGES, timeout=within_s):
             error = message.error()
@@ -74,7 +74,7 @@ class TopicReader:
         return found
 
     def rest(self) -> Iterator[Message]:
-        """What there is up to now. Raises TimeoutError where it does not come."""
+        """All messages up to the current end. Raises TimeoutError if they do not arrive."""
         ends = self.ends()
         give_up_s = time.monotonic() + _LIMIT_S
         while any(self._next[partition] < end for partition, end in ends.items()):
@@ -83,11 +83,11 @@ class TopicReader:
                 raise TimeoutError(f"{self._topic} was read up to {self._next} in {_LIMIT_S:g} s; its partitions end at {ends}")
 
     def ends(self, *, committed: bool = True) -> dict[int, int]:
-        """Partition → the offset behind its last message that may be read; with `committed=False` behind its last one."""
+        """Partition → the offset after its last readable message; with `committed=False`, after its last message."""
         return {partition: self._end(partition, committed=committed) for partition in self._next}
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._committed.close()
         self._all.close()
 
@@ -100,7 +100,7 @@ class TopicReader:
         return sorted(self._patiently(lambda: self._all.list_topics(self._topic, timeout=10)).topics[self._topic].partitions)
 
     def _patiently(self, ask: Any) -> Any:
-        """Brokers that are away come back."""
+        """Repeat a request while brokers are unavailable."""
         give_up_s = time.monotonic() + _LIMIT_S
         while True:
             try:
@@ -112,7 +112,7 @@ class TopicReader:
     def _consumer(self, bootstrap: str, isolation: str) -> Any:
         given = {
             "bootstrap.servers": bootstrap,
-            "group.id": "foreign",  # asked for by the library; nothing is committed under it
+            "group.id": "foreign",  # required by the library; nothing is committed under it
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
@@ -124,7 +124,7 @@ class TopicReader:
 
 
 class TopicWatch:
-    """What a foreign reader of a topic sees: a message once, whole, and again when it reads once more."""
+    """Checks what an independent reader of a topic sees: each message once and complete, and the same when the topic is read again."""
 
     def __init__(self, reader: TopicReader, *, records: bool, may_repeat: bool) -> None:
         self.sight = Sight()
@@ -135,12 +135,12 @@ class TopicWatch:
         self._seen: dict[tuple[int, int], int] = {}
 
     def read_new(self, within_s: float) -> None:
-        """One look at what has come."""
+        """Read the new messages once."""
         self.sight.looks += 1
         self._check(self._reader.take(within_s))
 
     def finish(self, again: TopicReader) -> None:
-        """Read to the end, and compare with what another reader finds there."""
+        """Read to the end, and compare with what another reader finds."""
         self._check(self._reader.rest())
         there = {(each.partition, each.offset): zlib.crc32(each.value) for each in again.rest()}
         changed = sorted(place for place, crc in self._seen.items() if there.get(place) != crc)
@@ -167,7 +167,7 @@ class TopicWatch:
 
 
 class Topics:
-    """Makes and fills topics, as any other program would."""
+    """Creates and fills topics, as any other program could."""
 
     def __init__(self, bootstrap: str) -> None:
         client()
@@ -176,7 +176,7 @@ class Topics:
         self._admin = self._module.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}, logger=SILENT)
 
     def make(self, sizes: Mapping[str, int], *, replication: int) -> None:
-        """Make topics with so many partitions each, and wait until brokers know them."""
+        """Create topics with the given numbers of partitions, and wait until the brokers know them."""
         asked = [self._module.NewTopic(name, partitions, replication) for name, partitions in sizes.items()]
         for future in self._admin.create_topics(asked).values():
             future.result(_LIMIT_S)
@@ -189,14 +189,14 @@ class Topics:
         raise TimeoutError(f"no broker knows {', '.join(sizes)} after {_LIMIT_S:g} s")
 
     def remove(self, begin: str) -> None:
-        """Remove all topics whose names begin so."""
+        """Delete all topics whose names begin with `begin`."""
         names = [name for name in self._admin.list_topics(timeout=10).topics if name.startswith(begin)]
         if names:
             for future in self._admin.delete_topics(names).values():
                 future.result(_LIMIT_S)
 
     def write(self, topic: str, rows: Iterable[Mapping[str, Any]], partition: int) -> None:
-        """Append a JSON object for each row, once each, in order."""
+        """Append one JSON object for each row, exactly once and in order."""
         with _producer(self._bootstrap) as producer:
             for row in rows:
                 producer.produce(topic, msgspec.json.encode(row), partition=partition)
@@ -214,7 +214,7 @@ def _producer(bootstrap: str) -> Iterator[Any]:
 
 
 def watch_topic(bootstrap: str, topic: str, *, records: bool, may_repeat: bool) -> ReaderProcess:
-    """Start the foreign reader in a process of its own. `may_repeat`: the same record may stand there several times."""
+    """Start the independent reader in a separate process. With `may_repeat`, the topic may contain the same record several times."""
     return start_reader_program(__name__, bootstrap, topic, *(["records"] if records else []), *(["may-repeat"] if may_repeat else []))
 
 

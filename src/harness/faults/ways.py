@@ -1,4 +1,4 @@
-"""The ways to strike a living flow, and their order: each start is struck once where that ends it, and on the way where it does not."""
+"""The ways to strike a running flow, and their order: a start gets one strike that ends it, and any that do not end it."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ if TYPE_CHECKING:
     from harness.faults.running import RunningLife
 
 SERIES = ("two", "zombie")
-"""Ways whose aims are struck one behind the other, each driver by its successor's start. The last successor may be one that is killed."""
+"""ways whose aims are struck in a series: each driver is struck by the start of its successor. The last successor may be one that is
+killed"""
 _RIDERS = 3
-"""a task that dies a fourth time is tried no more"""
+"""a task that dies for a fourth time fails the run"""
 _ONCE_A_RUN = frozenset(
     {"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after", *ROLL_POINTS}
 )
 _HIGHEST_PASS = 2
 _WAKES_S = 5.0
-"""how long the one that wakes is waited for: it may have to wait for what its successor commits, which sleeps"""
+"""seconds to wait for the end of a resumed driver: it may have to wait for what its suspended successor commits"""
 _EDITED = 0.3
-"""of the takeovers, where the flow has no state: the newer driver runs another plan"""
+"""share of the takeovers, for flows without state, in which the newer driver runs another plan"""
 
 Placed = tuple[int, "Aim"]
-"""an aim, and its place in the life"""
+"""(position in the life, aim)"""
 
 
 def is_soft(aim: Aim, *, by_unit: bool) -> bool:
-    """True where the strike costs one task, not the driver: it can share a start with another. `by_unit`: tasks commit by themselves."""
+    """True if the strike ends one task and not the driver, so that it can share a start with another one. `by_unit`: task outputs commit by
+    themselves."""
     return aim.way in ("die", "enospc") and (aim.point in IN_TASKS or (by_unit and aim.point in TRANSACTION_POINTS))
 
 
 def strike_all(life: RunningLife) -> None:
-    """Every aim of the life, in order; what is soft rides along, and what is left of it gets a start of its own."""
+    """Make all strikes of the life, in order. Soft strikes share starts with others; remaining ones get a start of their own."""
     placed = list(enumerate(life.outcome.life.aims))
     by_unit = life.flow.by_unit
     striker = _Striker(life, [each for each in placed if is_soft(each[1], by_unit=by_unit)])
@@ -60,7 +62,7 @@ def strike_all(life: RunningLife) -> None:
 
 
 def kills_alone(hard: list[Placed]) -> list[Placed]:
-    """The kills on which no recovery waits."""
+    """The kills that no recovery follows."""
     followed = zip_longest(hard, hard[1:])
     return [each for each, behind in followed if each[1].way == "kill" and (behind is None or behind[1].way != "recovery")]
 
@@ -70,10 +72,10 @@ class _Striker:
     life: RunningLife
     soft: list[Placed]
     pending: bool = field(default=False)
-    """the last start was killed where it left work to a recovery"""
+    """True if the last start was killed at a point that leaves work for a recovery"""
 
     def strike(self, run: list[Placed]) -> None:
-        """One aim; of SERIES all, one after the other, and the kill of the last successor, where one follows."""
+        """Make the first strike; or, for a way in SERIES, all strikes of the series, with the kill of the last successor if one follows."""
         ((place, aim), *_) = run
         match aim.way:
             case "kill" | "die" | "enospc":
@@ -103,7 +105,7 @@ class _Striker:
                 raise ValueError(f"there is no way {aim.way!r}")
 
     def struck(self, hard: Placed | None, *, act: Act = "kill") -> bool:
-        """A run to its end, under this strike (none: only what rides along) and what rides along; did the hard one come about?"""
+        """Run to the end with a hard strike (None: none) and soft ones; returns whether the hard one was made."""
         strikes: dict[int, Strike] = {}
         if hard is not None:
             strikes[hard[0]] = self._strike_at(hard[1].point, act, self._rng(hard[0]), once=hard[1].way == "recovery")
@@ -129,7 +131,7 @@ class _Striker:
         return driver
 
     def _riders(self, *, taken: str, alone: bool) -> list[Placed]:
-        """What can ride along: no two at one point, none in a run that is killed before it stages."""
+        """The soft strikes that can share a start: no two at the same point, and none in a run that is killed before it stages."""
         riders: list[Placed] = []
         if taken and not alone and taken in (*_ONCE_A_RUN, "source.logged", "batch.entry", *IN_TASKS, *TRANSACTION_POINTS):
             return riders
@@ -149,7 +151,7 @@ class _Striker:
     # --- ways that take more than one start ---
 
     def _recovery(self, place: int, aim: Aim) -> None:
-        """Killed while that is done which an earlier kill has left."""
+        """Kill a run during the recovery from an earlier kill."""
         if not self.pending:
             driver = self._run([self._strike_at(self._rng(place).choice(self.life.flow.decisive), "kill", self._rng(place), once=True)])
             if driver.process.returncode == 0:
@@ -157,10 +159,10 @@ class _Striker:
         self.struck((place, aim))
 
     def _two(self, run: list[Placed]) -> None:
-        """Each sleeps at its point, its lock is taken away, its successor sleeps at the next point; then it wakes, and so on.
+        """Suspend each driver at its point, delete its lock, and suspend its successor at the next point; then resume the first, and so on.
 
-        The last one is killed, or sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its
-        processes. One that has not come to its end soon after it woke stays awake beside the next ones.
+        The last driver is killed, or suspended after its decision, or not struck. Of a `zombie`, no thread of any process runs meanwhile. A
+        driver that has not ended soon after it was resumed continues beside the next ones.
         """
         older: DriverProcess | None = None
         awake: list[DriverProcess] = []
@@ -196,7 +198,7 @@ class _Striker:
         self.pending = False
 
     def _superseded(self, driver: DriverProcess, rng: random.Random) -> DriverProcess:
-        """Take its lock away, as if its machine were taken for lost."""
+        """Delete the driver's lock, as if its machine were lost."""
         for tier in self.life.tier_folders:
             tier.joinpath("lock").unlink(missing_ok=len(self.life.tier_folders) > 1)
         if self.life.flow.kind not in STATEFUL and rng.random() < _EDITED:
@@ -217,7 +219,7 @@ class _Striker:
         self.life.outcome.schedule.append(f"the older one wakes → exit {status}: {older.explain()[:200]}")
 
     def _copy(self, place: int, aim: Aim) -> None:
-        """The state folder is copied after a kill, and the copy started beside the original."""
+        """Copy the state folder after a kill, and start the copy while the original exists: it must be refused."""
         if not self.struck((place, aim)):
             return
         copied = self.life.flow.folder / f"copied-{place}"
@@ -231,7 +233,8 @@ class _Striker:
         shutil.rmtree(copied, ignore_errors=True)
 
     def _moved(self, place: int, aim: Aim) -> None:
-        """As on another machine that shares the output: the copy cannot see the original, and both go on."""
+        """Continue with a copy of the state that cannot see the original, as on another machine with the same output; then start the
+        original, too."""
         if not self.struck((place, aim)):
             return
         home = self.life.state
@@ -247,13 +250,13 @@ class _Striker:
         status = driver.wait()
         self.life.note(f"exit {status} of the original")
         if status:
-            # refused, or fenced by what the copy has published: the copy goes on alone
+            # refused, or fenced by what the copy has published: the copy continues alone
             home.rename(away)
             self.life.state = hidden.rename(copied)
         self.pending = False
 
     def _edit(self, place: int, aim: Aim) -> None:
-        """The plan changes while a Batch is undecided, or decided and not published; state is kept from an edit by a refusal."""
+        """Change the plan while a Batch is undecided, or decided and not published. A flow with state refuses the change."""
         if not self.struck((place, aim)):
             return
         self.life.edit()
@@ -267,7 +270,7 @@ class _Striker:
                 self.life.outcome.wrong.append(f"an edited flow ended with {status}: {driver.explain()}")
 
     def _full(self, place: int) -> None:
-        """A disk that is full until someone makes room."""
+        """Run with a full disk until space is freed."""
         assert self.life.disk is not None
         self.life.flow.grow(4)
         driver = self.life.start()

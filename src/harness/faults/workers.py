@@ -1,4 +1,5 @@
-"""A Spark cluster of two workers for the life of a block: on 127.0.0.1 and on 127.0.0.2, since Spark speculates on another host only."""
+"""A Spark cluster of two workers for the duration of a block, on 127.0.0.1 and on 127.0.0.2, because Spark speculates only on another
+host."""
 
 from __future__ import annotations
 
@@ -35,13 +36,13 @@ _CONF = {
     "spark.speculation.quantile": "0.3",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "500ms",
-    # small files are one task together, and one that is alone has no others that it could be slower than
+    # small files are one task together, and a single task has no others to be slower than
     "spark.speculation.task.duration.threshold": "3s",
 }
 
 
 class WorkerCluster:
-    """A master and two workers of one core each. `folder` takes their logs and scratch files."""
+    """A master and two workers with one core each. `folder` is for their logs and temporary files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -101,7 +102,7 @@ class WorkerCluster:
         return self._folder / f"{name}.log"
 
     def _end(self) -> None:
-        """Executors are in their worker's session."""
+        """End the processes; executors belong to the sessions of their workers."""
         for process in reversed(self._processes):
             for pid in session_members(process.pid):
                 with suppress(ProcessLookupError):

@@ -1,1 +1,1 @@
-"""The generated pages of docs/: what `docs/generate.py` writes them from, beside the declarations in the code."""
+"""Generators of pages in docs/: `docs/generate.py` writes them from declarations in the code."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from scribengin.cli.tree import CommandEntry
 
 _Key = tuple[str, str]
-"""(an option's name, what it does)"""
+"""(name of an option, its help)"""
 _COMMON = 20
-"""an option of so many commands is described once"""
+"""an option of at least so many commands is described only once"""
 _WIDTH = 150
 _HEAD = """\
 # Commands
@@ -46,7 +46,7 @@ With `--json` stdout has exactly one object: [JSON output](json.md). Errors have
 
 
 def cli_page() -> str:
-    """The page: a section for each part of the help, and one below it for each command."""
+    """The text of docs/cli.md: a section for each part of the help, with a subsection for each command."""
     all_of_them = [(words, command) for section in SECTIONS.values() for words, command in _commands(section)]
     counts = Counter(_key(option) for _, command in all_of_them for option in _options(command))
     common = {key for key, count in counts.items() if count >= _COMMON}
@@ -95,7 +95,7 @@ def _leaf(words: str, command: click.Command, common: set[_Key]) -> Iterator[str
 
 
 def _commands(section: Mapping[str, CommandEntry | CommandGroup]) -> Iterator[tuple[str, click.Command]]:
-    """(words, command) of all that can be called"""
+    """(words, command) of all commands."""
     for name in section:
         command = _found(name)
         if name == "flow":
@@ -146,7 +146,7 @@ def _table(options: list[click.Option]) -> str:
 
 
 def _help(command: click.Command) -> str:
-    """Its paragraphs; those that are not to be wrapped, such as examples, as blocks of code."""
+    """The paragraphs of a command's help. Paragraphs that must not be wrapped, such as examples, are blocks of code."""
     parts = []
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         if not paragraph.startswith("\b"):

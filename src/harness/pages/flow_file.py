@@ -1,4 +1,4 @@
-"""Makes docs/flow-file.md and docs/problems.md from the declarations. Both are checked in; a test fails if they are outdated."""
+"""Generates docs/flow-file.md and docs/problems.md from declarations. A test fails if they are outdated."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _KEY_KINDS = {
 
 
 def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:
-    """docs/flow-file.md."""
+    """The text of docs/flow-file.md."""
     parts = [HEAD, _top(), _ends("Sources", keys.SOURCE, source_types), _steps(), _ends("Sinks", keys.SINK, sink_types)]
     marks = _part("### Watermarks", keys.WATERMARK)
     return "\n".join([*parts, _tiers(), _alerts(), _tests(), SQL, SCHEMAS, TIME, marks, PYTHON, EDITORS])
 
 
 def problems_page(more: Iterable[ProblemEntry] = ()) -> str:
-    """docs/problems.md: the codes of this package and those of other packages (`more`), sorted by code."""
+    """The text of docs/problems.md: the problem codes of this package and those of other packages (`more`), sorted by code."""
     entries = sorted((*CATALOG, *more), key=lambda entry: entry.code)
     lines = [
         "# Error codes",
@@ -146,7 +146,7 @@ def _tests() -> str:
 
 
 def _sections(section: Section | None, prefix: str) -> Iterator[tuple[Section, str]]:
-    """A section and those inside it, with the dotted name that their keys begin with."""
+    """A section and the sections inside it, each with the dotted prefix of its keys."""
     if section is None:
         return
     yield section, f"{prefix}."
@@ -182,7 +182,7 @@ def _option_row(option: Option) -> tuple[str, ...]:
 
 
 def _key_rows(option: Option) -> Iterator[tuple[str, ...]]:
-    """The rows of a section's own keys."""
+    """The table rows of a section's own keys."""
     for key in option.keys:
         name, *rest = _option_row(key)
         yield f"`{option.name}.{name.strip('`')}`", *rest

@@ -1,4 +1,4 @@
-"""Generates docs/metrics.md: every metric. A test fails if the page is outdated."""
+"""Generates docs/metrics.md with every metric. A test fails if the page is outdated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RUN = """\
 
 
 def metrics_page() -> str:
-    """docs/metrics.md."""
+    """The text of docs/metrics.md."""
     masters = _table((metric.shown, metric.kind, metric.labels, metric.about) for metric in METRICS)
     return "\n".join([_HEAD, masters, _RUN, _table(declared())])
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API as it is checked in (`docs/openapi.json`): generated from the application, without a master."""
+"""Generates the OpenAPI document of the API (`docs/openapi.json`) from the application, without a master."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def openapi_document() -> dict[str, Any]:
 
 
 def openapi_text() -> str:
-    """The document as text, in its only form."""
+    """The document as text, as it is checked in."""
     return msgspec.json.format(msgspec.json.encode(openapi_document(), order="deterministic"), indent=1).decode() + "\n"

@@ -1,4 +1,4 @@
-"""Generates the page about the tree, `docs/registry.md`, from its declarations."""
+"""Generates docs/registry.md, the page about the tree of the registry, from its declarations."""
 
 from __future__ import annotations
 
@@ -140,11 +140,11 @@ _WRITTEN_OVER = {
     Writer.WORKER: "read only; overwritten when the worker writes it again",
     Writer.HOST: "overwritten when the host writes it again",
 }
-"""the effect of changing a record that people should not write"""
+"""record → the effect of changing it by hand, for records that people should not write"""
 
 
 def registry_page() -> str:
-    """The whole page."""
+    """The text of docs/registry.md."""
     rows = [
         (f"`{branch.path}`{' *ephemeral*' if branch.ephemeral else ''}", _writers(branch), branch.about, _change(branch)) for branch in TREE
     ]
@@ -196,7 +196,7 @@ def _keys() -> Iterable[tuple[str, str]]:
 
 
 def _type(annotation: Any) -> str:
-    """The name of a type in JSON."""
+    """The JSON name of a Python type."""
     match annotation if isinstance(annotation, msgspec.inspect.Type) else msgspec.inspect.type_info(annotation):
         case msgspec.inspect.StrType():
             return "text"

@@ -1,6 +1,7 @@
-"""`shelf` puts each write into one file of JSON lines, which is there at once; told a transaction, it leaves out a write that it has.
+"""A Spark writer named `shelf`: each write becomes one file of JSON lines, which appears as a whole. With a transaction, a write that
+exists already is skipped.
 
-What `by` is one of, and the how manyth write it is (`turn`), are in the file's name. Of two drivers that bring the same the first one wins.
+The name of a file contains the transaction's application (`by`) and number (`turn`). If two drivers write the same, the first one wins.
 """
 
 from __future__ import annotations
@@ -24,32 +25,33 @@ if TYPE_CHECKING:
 
 @dataclass
 class ShelfMessage(WriterCommitMessage):
-    """What one task has."""
+    """What one task has written."""
 
     lines: list[str]
 
 
 class DefaultSource(DataSource):
-    """What Spark looks for."""
+    """The class that Spark looks for."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is."""
+        """The name for `format`."""
         return "shelf"
 
     def writer(self, schema: StructType, overwrite: bool) -> ShelfWriter:  # noqa: ARG002 (Spark's)
-        """Of one write."""
+        """A writer for one write."""
         return ShelfWriter(self.options)
 
 
 class ShelfWriter(DataSourceArrowWriter):
-    """Of one write. A row that is named `poison` fails it, and shows the option `password`, as a careless writer may."""
+    """The writer of one write. A row named `poison` fails it, with the option `password` in the message, as a careless writer might show
+    it."""
 
     def __init__(self, options: Any) -> None:
         self.options = dict(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> ShelfMessage:
-        """A task's rows."""
+        """Write the rows of a task."""
         lines = []
         for batch in iterator:
             for row in batch.to_pylist():
@@ -59,7 +61,7 @@ class ShelfWriter(DataSourceArrowWriter):
         return ShelfMessage(lines)
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """All or nothing."""
+        """Make all rows visible, or none."""
         folder = Path(self.options["path"])
         folder.mkdir(parents=True, exist_ok=True)
         app, turn = self.options.get("by"), int(self.options.get("turn", "0"))

@@ -621,7 +621,7 @@ class CodeSink(SinkConnector, Protocol):
     """A sink whose streams run user code (ability `runs_code`)."""
 
     load: Callable[[str], Any] | None
-    """returns the object that `module:name` refers to; set in the executor's copy before a stream is requested"""
+    """returns the object of a reference to user code; set in the executor's copy before a stream is requested"""
 
 
 class MaskingSink(SinkConnector, Protocol):
@@ -676,7 +676,7 @@ class ConnectorContext:
     any_columns: bool = False
     """True if the user accepted that the first file of a source has other columns than the flow declares"""
     learned: tuple[str, ...] = ()
-    """columns of `schema` that `evolve: add` added to the declared ones: a value that does not fit is read as null, without an error"""
+    """columns of `schema` that its evolution added to the declared ones; a value that does not fit is read as null, without an error"""
     static: bool = False
     """True for a source that is a lookup table: it is read completely at each start"""
     keys: Mapping[str, str] = field(default_factory=dict)

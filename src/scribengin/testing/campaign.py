@@ -1,4 +1,4 @@
-"""Kills, sleeps, full disks: runs of a driver in child processes, and what is left of the records afterwards."""
+"""Fault campaigns: run drivers in child processes that are killed, suspended or out of disk space, then check every record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DONE, FENCED, REFUSED, FAILED, BUG = 0, 10, 11, 12, 13
-"""How a child ends by itself; a negative status is the signal that ended it."""
+"""exit statuses of a child that ends by itself; a negative status is the number of the signal that ended it"""
 
 MakeDriver = Callable[[Job], Driver]
 
@@ -41,12 +41,12 @@ class Child:
     process: BaseProcess
 
     def wait(self, limit_s: float = LIMIT_S) -> int:
-        """Its exit status. Raises TimeoutError, after ending it."""
+        """Wait for the end and return the exit status. If the driver still runs after `limit_s` seconds, kill it and raise TimeoutError."""
         return await_end(self.process, limit_s)
 
     @property
     def alive(self) -> bool:
-        """True while it runs."""
+        """True while the driver runs."""
         return self.process.is_alive()
 
 
@@ -59,17 +59,26 @@ def start(
     file_limit: int | None = None,
     power: bool = False,
 ) -> Child:
-    """Start a driver with these faults armed. `file_limit`: bytes a file may have at most. `power`: keep a journal for `lose_power`."""
+    """Start a driver in a child process.
+
+    Args:
+        job: The job that the driver runs.
+        fault: Faults to arm in the child, in the syntax of `core.faults.arm`; empty for none.
+        make_driver: Creates the driver from the job; a function that the child can import.
+        lock_removed: Delete the lock file first, as if it were left by a dead driver.
+        file_limit: Maximum size of a file, in bytes; None for no limit.
+        power: Keep a journal of synced files, which `lose_power` needs.
+    """
     return Child(fork(_child, job, fault, make_driver, lock_removed, file_limit, power))
 
 
 def run(job: Job, fault: str = "", **options: Any) -> int:
-    """`start` and wait; the exit status."""
+    """Run a driver to its end, with the options of `start`, and return its exit status."""
     return start(job, fault, **options).wait()
 
 
 def check(job: Job) -> Findings:
-    """What is wrong with both outputs, the dead letters and the ledger together, once all Batches are through."""
+    """Check the outputs of both sinks, the dead letters and the ledger of a job whose Batches are all complete."""
     with _folded(job):
         return _check(job)
 
@@ -81,7 +90,7 @@ def _check(job: Job) -> Findings:
     found = [each for of_sink in read.values() for each in of_sink]
     letters: list[Found] = []
     try:
-        # a store answers several requests at once: what it refuses comes in any order
+        # a store answers several requests concurrently: rows that it refuses are in no order
         letters += (
             Found("dead" if letter.step == STEP else letter.id, msgspec.json.decode(letter.payload)) for letter in read_letters(job.query)
         )
@@ -103,7 +112,7 @@ def _check(job: Job) -> Findings:
 
 
 def audit(job: Job, make_driver: MakeDriver = Driver) -> tuple[str, ...]:
-    """What Scribengin's own audit says."""
+    """The violations that Scribengin's own audit finds."""
     from scribengin.state.audit import audit_query
 
     driver, lineage = make_driver(job), read_lineage(job.query)
@@ -113,9 +122,9 @@ def audit(job: Job, make_driver: MakeDriver = Driver) -> tuple[str, ...]:
 
 
 def lose_power(job: Job) -> int:
-    """After a kill of a child with `power`: every file loses what was not synced, as when the machine goes dark; returns how many did.
+    """Truncate every file to its last synced size, as a power failure would; returns the number of truncated files.
 
-    Names are kept: this tells whether contents were made durable, not whether folders were.
+    Call it after a child that was started with `power` was killed. File names are kept: the check covers file contents, not folders.
     """
     synced: dict[int, int] = {}
     for line in _journal(job).read_text().splitlines():
@@ -138,7 +147,7 @@ def _journal(job: Job) -> Path:
 
 @contextmanager
 def _folded(job: Job) -> Iterator[None]:
-    """Read what the job's drivers have folded in their own measure."""
+    """Set the folding interval of this process to the one that the job's drivers used, so that its folded files can be read."""
     chunk, numbered_log.CHUNK = numbered_log.CHUNK, job.fold_every
     try:
         yield
@@ -147,7 +156,7 @@ def _folded(job: Job) -> Iterator[None]:
 
 
 def _child(job: Job, fault: str, make_driver: MakeDriver, lock_removed: bool, file_limit: int | None, power: bool) -> None:
-    os.setpgid(0, 0)  # `kill` strikes the process group: this one's own
+    os.setpgid(0, 0)  # a kill is sent to the process group: the child needs its own
     if file_limit is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
@@ -179,7 +188,7 @@ def _report_error(error: Exception, status: int) -> int:
 
 
 def _keep_journal(journal: Path) -> None:
-    """Note each file that is synced, with its size then. One write each: what the process noted outlives its kill."""
+    """Record each synced file and its size at that time. Each entry is one write, so that it survives a kill of the process."""
     sync = os.fsync
     note = journal.open("a", buffering=1)
 

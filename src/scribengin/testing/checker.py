@@ -1,6 +1,6 @@
-"""The record checker: is what stands in an output what went in, each record once, whole, in order?
+"""The record checker: compares an output with the expected records and finds lost, duplicated, reordered, changed and truncated ones.
 
-It reads as a foreign reader does: plain files, no part of Scribengin's own state. One checker serves every sink.
+It reads plain files and uses no state of Scribengin. All sinks use the same checker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class Findings:
-    """What is wrong. Each list holds what to show a person; empty lists are good."""
+    """The result of a check. Each list contains the details for a report; all are empty if nothing is wrong."""
 
     lost: list[RecordKey] = field(default_factory=list)
     doubled: list[RecordKey] = field(default_factory=list)
@@ -38,11 +38,11 @@ class Findings:
     imbalance: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        """True where anything is wrong."""
+        """True if anything is wrong."""
         return any(self.kinds())
 
     def kinds(self) -> dict[str, int]:
-        """Kind → how many, of those that occurred."""
+        """Kind of finding → number of findings; kinds without findings are left out."""
         counts = {name: len(getattr(self, name)) for name in self.__slots__}
         return {name: count for name, count in counts.items() if count}
 
@@ -53,7 +53,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A row of an output. `group` is the piece within which order counts: the folder of a file."""
+    """A row of an output. `group` identifies the part in which rows have an order: the folder of a file."""
 
     group: str
     row: Mapping[str, Any]
@@ -62,7 +62,14 @@ class Found:
 def check_records(
     expected: Iterable[RecordKey], found: Iterable[Found], *, ordered: bool = True, ledger_rows: int | None = None
 ) -> Findings:
-    """Compare. `found` must come in the order in which the output is to be read; `ledger_rows` is what the ledger says is there."""
+    """Compare the rows of an output with the expected records.
+
+    Args:
+        expected: The keys of all records that the output must contain.
+        found: The rows of the output, in the order in which a reader sees them.
+        ordered: Whether the records of each part must be in order.
+        ledger_rows: The number of rows according to the ledger; None if there is no ledger to compare.
+    """
     findings = Findings()
     seen: Counter[RecordKey] = Counter()
     last: dict[tuple[str, str, int], int] = {}
@@ -90,7 +97,7 @@ def check_records(
 
 
 def compare_rows(expected: Iterable[Mapping[str, Any]], found: Iterable[Mapping[str, Any]]) -> Findings:
-    """Compare as multisets: for aggregations and joins, against a computation of the same input by other means."""
+    """Compare two sets of rows as multisets: for aggregations and joins, whose result was computed from the same input by other means."""
     wanted, there = Counter(map(_hashable, expected)), Counter(map(_hashable, found))
     missing, surplus = wanted - there, there - wanted
     findings = Findings()
@@ -100,9 +107,12 @@ def compare_rows(expected: Iterable[Mapping[str, Any]], found: Iterable[Mapping[
 
 
 def read_output(folder: Path, format: str, *, torn: list[str] | None = None) -> Iterator[Found]:
-    """Every row of a files sink, in the order (folder, batch, unit, row), as a reader that knows nothing of Scribengin finds them.
+    """Read every row of a files sink, ordered by (folder, Batch, task output, row), without the state of Scribengin.
 
-    A file that cannot be read whole gives what it has; why is added to `torn` (without it, raised). Compression goes by the suffix.
+    Args:
+        folder: The folder of the sink.
+        format: `parquet`, `csv`, `json` or `text`. The compression is detected from the file name.
+        torn: Receives the error of each file that cannot be read completely; its readable rows are returned. None: such an error is raised.
     """
     for path in sorted(visible_files(folder), key=lambda path: (path.parent, path.name)):
         group = str(path.parent.relative_to(folder))
@@ -117,7 +127,7 @@ def read_output(folder: Path, format: str, *, torn: list[str] | None = None) -> 
 
 
 def visible_files(folder: Path) -> Iterator[Path]:
-    """What a recursive reader takes: no name on the way begins with `_` or `.`."""
+    """The files that a recursive reader reads: no name in the relative path begins with `_` or `.`."""
     if not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
@@ -132,7 +142,7 @@ def visible_files(folder: Path) -> Iterator[Path]:
 def check_output(
     folder: Path, format: str, expected: Iterable[RecordKey], *, ordered: bool = True, ledger_rows: int | None = None
 ) -> Findings:
-    """`check_records` of a files sink's folder."""
+    """Check the folder of a files sink; see `read_output` and `check_records` for the arguments."""
     torn: list[str] = []
     findings = check_records(expected, read_output(folder, format, torn=torn), ordered=ordered, ledger_rows=ledger_rows)
     findings.torn += torn
@@ -165,7 +175,7 @@ def _read_file(path: Path, format: str) -> Iterator[dict[str, Any]]:
 
 
 def _fields(row: dict[str, Any]) -> dict[str, Any]:
-    """A record that travelled as one text column is in `line`."""
+    """The columns of a record; if it was written as text, they are in the column `line`."""
     return _fields(msgspec.json.decode(row["line"])) if set(row) == {"line"} else row
 
 
@@ -178,7 +188,7 @@ def _text(path: Path) -> str:
 
 
 def partition_values(group: str) -> dict[str, str | None]:
-    """What folders such as `day=2026-01-01/country=DE` say, as texts."""
+    """The partition values in a folder path such as `day=2026-01-01/country=DE`, as texts; None for the folder of null values."""
     values: dict[str, str | None] = {}
     for part in Path(group).parts:
         name, sign, value = part.partition("=")

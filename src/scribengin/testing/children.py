@@ -1,5 +1,5 @@
-"""Child processes of trials. They are forked from a server that has imported all there is to import, so that one costs some 10 ms, not
-half a second."""
+"""Child processes for trials. They are forked from a server process that has imported all modules already, so that a start takes some 10 ms
+instead of half a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LIMIT_S = 120.0
 
 
 def fork(act: Callable[..., None], *given: Any) -> BaseProcess:
-    """A child that does it and ends. Both are pickled: by their names in modules that it can import too."""
+    """Start a child process that calls `act` with the given arguments. Both are pickled, so the child must be able to import their
+    modules."""
     process = _context().Process(target=act, args=given)
     with _blank_main():
         process.start()
@@ -25,7 +26,8 @@ def fork(act: Callable[..., None], *given: Any) -> BaseProcess:
 
 
 def await_end(process: BaseProcess, limit_s: float = LIMIT_S) -> int:
-    """Its exit status, negative for a signal. Raises TimeoutError, after ending it."""
+    """Wait for the end and return the exit status, negative for a signal. If the child still runs after `limit_s` seconds, kill it and
+    raise TimeoutError."""
     process.join(limit_s)
     if process.is_alive():
         process.kill()
@@ -46,7 +48,8 @@ def _context() -> multiprocessing.context.ForkServerContext:
 
 @contextmanager
 def _blank_main() -> Iterator[None]:
-    """Children would import the program that started this one (pytest, say), each anew, and need nothing of it."""
+    """Replace `__main__` while a child starts: otherwise each child would import the main program (such as pytest), which it does not
+    need."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

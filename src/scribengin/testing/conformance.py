@@ -1,6 +1,7 @@
-"""Does a connector keep the contract? `check_source` and `check_sink` say so, or raise AssertionError with the sentence it breaks.
+"""The conformance suite of connectors. `check_source` and `check_sink` raise AssertionError with the sentence of the contract that is
+broken.
 
-For the tests of a connector of your own:
+For the tests of your own connector:
 
     def test_my_sink_keeps_the_contract(tmp_path):
         check_sink(lambda: MySink(ConnectorContext("out", tmp_path, {...})), lambda: read_my_rows(tmp_path), schema=SCHEMA, rows=ROWS)
@@ -48,14 +49,20 @@ if TYPE_CHECKING:
 
 
 def must(holds: bool, sentence: str) -> None:
-    """Raises AssertionError with the sentence of the contract that does not hold."""
+    """Raise AssertionError with a sentence of the contract, unless it holds."""
     if not holds:
         raise AssertionError(f"the contract is broken: {sentence}")
 
 
 def check_abilities(declared: NodeType | None, options: Mapping[str, Any], kind: BuiltKind, built: object) -> None:
-    """An object has the members of the abilities that its type declares for a node with these options, and of no others. Raises
-    AssertionError; checks nothing without a type."""
+    """Check that an object has the members of the abilities that its type declares, and of no others. Raises AssertionError.
+
+    Args:
+        declared: The type of the node; None: nothing is checked.
+        options: The options of the node, on which its abilities may depend.
+        kind: What was built: a source, a reader, a sink or a stream.
+        built: The object to check.
+    """
     if declared is not None:
         fault = next(ability_faults(declared.able(options), kind, built, varying=declared.varying), None)
         must(fault is None, f"a type declares what its objects have: {declared.role} type {declared.type} {fault}")
@@ -65,7 +72,7 @@ OWNER, LINEAGE = "conformance", "lineage-1"
 
 
 class SinkTrial:
-    """One place, the Batches sent to it, and the rows that it must hold."""
+    """One place, the Batches sent to it, and the rows that it must contain."""
 
     def __init__(
         self,
@@ -84,23 +91,28 @@ class SinkTrial:
         self.exactly_once = sink.exactly_once
         self._chained = chains_batches(sink)
         self.raised: list[BaseException] = []
-        """what the sink has said no with"""
+        """the errors with which the sink refused a call"""
         self.decisions: list[Decided] = []
         self.stands: Counter[str] = Counter()
         self._read_back = read_back
 
     def prepared(self) -> StagingSink:
-        """A fresh one, as in a new process."""
+        """Create and prepare a new sink, as a new process does."""
         sink = self.make_sink()
         sink.prepare(owner=OWNER, lineage=LINEAGE)
         return sink
 
     def publish(self, sink: StagingSink, decided: Decided) -> None:
-        """Publish as the engine does, with the member that the sink chooses."""
+        """Publish a Batch as the engine does. The sink decides which of its methods are used."""
         publish(sink, decided)
 
     def recover(self, decided: Decided, *, before: int | None = None) -> StagingSink:
-        """In a fresh process, which can go on with the sink that is returned."""
+        """Recover with a new sink, as a new process does, and return that sink, with which the trial can continue.
+
+        Args:
+            decided: The newest decision.
+            before: Batches below this number are finished; None: all up to the decided one.
+        """
         sink = self.prepared()
         if refuses_rows(offering := sink):
             offering.offer(decided, none_refused)
@@ -118,7 +130,17 @@ class SinkTrial:
         term: int = 1,
         abort: bool = False,
     ) -> Receipt:
-        """What a task does, with a copy of the sink."""
+        """Stage rows as a task does, with a copy of the sink, and return the write receipt.
+
+        Args:
+            sink: The sink to copy.
+            number: The number of the Batch.
+            rows: The rows to write.
+            attempt: The name of the attempt.
+            unit: The number of the task output.
+            term: The Term of the driver.
+            abort: Abort the stream instead of closing it; the write receipt is then empty.
+        """
         copy: StagingSink = pickle.loads(pickle.dumps(sink))
         stream = copy.stream(batch_id(number, term), unit, f"{attempt}-{unit}", self.schema)
         check_abilities(self._declared, self._options, "stream", stream)
@@ -131,39 +153,45 @@ class SinkTrial:
         return stream.close()
 
     def decided(self, sink: StagingSink, number: int, units: Sequence[Rows], *, attempt: str, term: int = 1) -> Decided:
-        """A Batch of these units, each staged by one attempt."""
+        """Stage a Batch, one attempt for each task output, and return its decision."""
         receipts = [self.stage(sink, number, rows, attempt=attempt, unit=unit, term=term) for unit, rows in enumerate(units)]
         return self.decide(number, receipts, term=term)
 
     def decide(self, number: int, receipts: Sequence[Receipt], *, term: int = 1) -> Decided:
-        """What a decision record would say."""
+        """The decision on these write receipts, as a decision record contains it."""
         return Decided(batch_id(number, term), f"hash-{number}", tuple(receipts), self.behind())
 
     def next(self, sink: StagingSink, units: Sequence[Rows], *, attempt: str) -> Decided:
-        """The Batch behind all others."""
+        """Stage and decide the next Batch, with Term 2."""
         decided = self.decided(sink, len(self.decisions), units, attempt=attempt, term=2)
         self.decisions.append(decided)
         return decided
 
     def behind(self) -> Mapping[str, Any]:
-        """What the sink says of its place now."""
+        """The sink's current `behind` state; empty if its Batches are not chained."""
         if not self._chained:
             return {}
         sink = self.prepared()
         return sink.behind(0) if chains_batches(sink) else {}
 
     def visible_rows(self) -> list[dict[str, Any]]:
-        """What a foreign reader sees."""
+        """The rows that an independent reader sees."""
         return [dict(row) for row in self._read_back()]
 
     def sees(self, rows: Rows, sentence: str) -> None:
-        """The place has these rows, and no others."""
+        """Check that the place contains exactly these rows. `sentence` describes the rule that is checked."""
         found = self.visible_rows()
         self.stands = Counter(map(repr, found))
         must(self.stands == Counter(repr(dict(row)) for row in rows), f"{sentence}; expected {list(rows)}, found {found}")
 
     def grows(self, rows: Rows, sentence: str, *, died: bool = False) -> None:
-        """These came to what stood there. `died`: where a sink promises no more than that, some may have come twice."""
+        """Check that exactly these rows were added since the last check.
+
+        Args:
+            rows: The expected new rows.
+            sentence: The rule that is checked.
+            died: A driver died in between: a sink that is not exactly-once may have written some of the rows twice.
+        """
         found, came = Counter(map(repr, self.visible_rows())), Counter(repr(dict(row)) for row in rows)
         lost, more = self.stands + came - found, found - self.stands - came
         if died and not self.exactly_once:
@@ -173,7 +201,7 @@ class SinkTrial:
         self.stands = found
 
     def midst(self, rows: Rows, sentence: str) -> None:
-        """Some of them may be visible already, whole; what was there is there."""
+        """Check, during a publication, that no earlier row is missing and that all new rows are among `rows` and complete."""
         try:
             found = Counter(map(repr, self.visible_rows()))
         except Exception as error:
@@ -183,7 +211,13 @@ class SinkTrial:
         must(not torn, f"{sentence}; torn, doubled, or never decided: {_shown(torn)}")
 
     def refuses(self, act: Callable[[], object], what: str, *, harmless: bool = False) -> None:
-        """`act` must raise; where it is `harmless` it may also do nothing."""
+        """Check that `act` raises an error and changes no rows.
+
+        Args:
+            act: The call.
+            what: What the sink refuses, for the message.
+            harmless: The call may also succeed, if it changes nothing.
+        """
         before = self.visible_rows()
         try:
             act()
@@ -195,24 +229,32 @@ class SinkTrial:
 
 
 def batch_id(number: int, term: int) -> BatchId:
-    """The id of a Batch of the suite's only Query."""
+    """The id of a Batch of the suite's only query."""
     return BatchId("flow", "query", LINEAGE, number, term)
 
 
 def publish(sink: StagingSink, decided: Decided) -> None:
-    """Publish a Batch whose rows the place accepts, all of them."""
+    """Publish a Batch whose rows the place accepts."""
     if refuses_rows(sink):
         sink.offer(decided, none_refused)
     sink.publish(decided)
 
 
 def none_refused(refusal: RefusedRow) -> None:
-    """Fails the test: the sink refused a row that fits."""
+    """Fail the test: the sink refused a row that fits the schema."""
     must(holds=False, sentence=f"rows that fit the schema are taken: {refusal}")
 
 
 def write_rows(stream: SinkStream | OriginStream, rows: Rows, label: str, schema: Schema, *, as_json: bool) -> Sequence[Bad]:
-    """Write rows as a task does. Row i was made from the record `label` + i. `as_json`: as JSON, if the stream accepts it."""
+    """Write rows as a task does, and return the refused ones.
+
+    Args:
+        stream: The stream of the task output.
+        rows: The rows to write.
+        label: The beginning of the row ids: row i has the id `label` + i.
+        schema: The schema of the rows.
+        as_json: Write the rows as JSON, if the stream accepts it.
+    """
     batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(schema))
     if takes_origins(stream):
         return stream.write_from(batch, Origins.of(label, np.arange(len(rows))))
@@ -225,7 +267,7 @@ def write_rows(stream: SinkStream | OriginStream, rows: Rows, label: str, schema
 
 
 def through_json(decided: Decided) -> Decided:
-    """The decision after it was written to its record and read again."""
+    """The decision after its write receipts were converted to JSON and back."""
     receipts = tuple(Receipt.from_json(json.loads(json.dumps(receipt.as_json()))) for receipt in decided.receipts)
     return replace(decided, receipts=receipts)
 
@@ -235,7 +277,7 @@ def _shown(rows: Counter[str]) -> str:
 
 
 def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
-    """Rows that the place never takes, each between two of `rows`, in either form in which rows come."""
+    """Check rows that the place never accepts, each between two of `rows`: once written as columns, once as JSON."""
     for as_json in (False, True):
         mixed = [row for one, other in zip(rows, poison, strict=False) for row in (one, other)] + [rows[0]]
         wrong = set(range(1, len(mixed), 2))
@@ -253,7 +295,7 @@ def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
 
 
 def check_wider(trial: SinkTrial, schema: Schema, rows: Rows) -> None:
-    """Rows with more columns than the place has."""
+    """Check rows with more columns than the place has: the sink writes them, or its `unlike` reports the new columns."""
     new = [name for name in schema.names if name not in trial.schema]
     must(bool(new) and all(row[name] is not None for row in rows for name in new), "check_sink needs rows that fill a new column")
     sink = trial.prepared()
@@ -279,7 +321,7 @@ def check_wider(trial: SinkTrial, schema: Schema, rows: Rows) -> None:
 
 
 def _returned_rows(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple[int, str, str]]:
-    """(index, reason, message) of those that came back, behind a publication of the others."""
+    """Write and publish rows, and return the refused ones as (index, reason, message)."""
     sink, number = trial.prepared(), len(trial.decisions)
     label = f"source/{number}-0+"
     stream = sink.stream(batch_id(number, 2), 0, f"poisoned-{as_json}", trial.schema)
@@ -300,14 +342,22 @@ def _returned_rows(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple
 
 
 def _plain(row: Row, new: Collection[str]) -> str:
-    """To compare by; a row that was there before has none of the `new` columns, or nulls there."""
+    """The row as text, for comparison, without null values and without the columns in `new`: rows from before have nulls there, or none."""
     return repr(sorted((name, value) for name, value in row.items() if value is not None or name not in new))
 
 
 def check_secret(
     trial: SinkTrial, secret: str, *, folders: Sequence[Path], away: Callable[[], StagingSink] | None, logged: Sequence[str]
 ) -> None:
-    """Look for it. `folders`: what the sink has written to; `away`: a sink with the secret whose place does not answer."""
+    """Check that a secret is in no text that the sink produces or file that it writes.
+
+    Args:
+        trial: The trial whose sink has the secret among its options.
+        secret: The secret value.
+        folders: The folders that the sink has written to.
+        away: Creates a sink with the same secret whose place does not answer; None if there is none.
+        logged: The log messages of the trial.
+    """
     sink = trial.prepared()
     stream = sink.stream(batch_id(len(trial.decisions), 2), 0, "looked-at", trial.schema)
     for what, shown in (("the sink", sink), ("a pickled copy of it", pickle.loads(pickle.dumps(sink))), ("a stream", stream)):
@@ -327,7 +377,7 @@ def check_secret(
 
 @contextmanager
 def logs() -> Iterator[list[str]]:
-    """What is logged meanwhile, with tracebacks."""
+    """Collect what is logged in the block, with tracebacks."""
     lines: list[str] = []
     handler = _Keeping(lines)
     logging.getLogger().addHandler(handler)
@@ -357,7 +407,7 @@ def _raised_by(away: Callable[[], StagingSink] | None) -> list[BaseException]:
 
 
 def _texts(error: BaseException | None) -> Iterator[str]:
-    """Of the error and of all that it came of: a traceback shows them."""
+    """The texts of an error and of its causes: a traceback shows them all."""
     while error is not None:
         yield f"{error} {error!r} {getattr(error, 'remedy', '')}"
         error = error.__cause__ or error.__context__
@@ -370,7 +420,13 @@ _KILLED = -signal.SIGKILL
 
 
 def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site]:
-    """Die wherever publishing passes, each time with a Batch of its own; returns where that was. `rows`: four."""
+    """Let the driver die at each site that a publication passes, each time with a new Batch, and check the recovery. Returns the sites.
+
+    Args:
+        trial: The trial.
+        rows: Four rows.
+        every_line: Die at each line of the sink's code too, even if the sink passes crash points.
+    """
     units = _units(trial, rows)
     sites = _sites(trial, units, every_line=every_line)
     sink = trial.prepared()
@@ -386,8 +442,14 @@ def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site
 
 
 def check_kills(trial: SinkTrial, rows: Rows, sites: Sequence[Site]) -> None:
-    """Two processes are killed: a task that has written and not closed, and a driver at the middle one of `sites`, if there are any.
-    `rows`: four."""
+    """Kill two processes and check the recovery: a task that has written but not closed its stream, and a driver at the middle one of
+    `sites`.
+
+    Args:
+        trial: The trial.
+        rows: Four rows.
+        sites: The sites at which a publication can die; empty: no driver is killed.
+    """
     sink, number = trial.prepared(), len(trial.decisions)
     child = fork(_stage_and_die, pickle.dumps(sink), number, list(rows[:2]), trial.schema)
     must((status := await_end(child)) == _KILLED, f"a copy of the sink stages rows in a process of its own; it ended with {status}")
@@ -409,7 +471,8 @@ def check_kills(trial: SinkTrial, rows: Rows, sites: Sequence[Site]) -> None:
 
 
 def check_at_once(trial: SinkTrial, rows: Rows) -> None:
-    """Two attempts at one unit write at the same time, and both close, or one of them aborts. `rows`: four."""
+    """Let two attempts of a task output write concurrently; the second one closes its stream in the first round, and aborts in the second.
+    `rows` are four rows."""
     sink = trial.prepared()
     for aborts in (False, True):
         number = len(trial.decisions)
@@ -418,7 +481,7 @@ def check_at_once(trial: SinkTrial, rows: Rows) -> None:
             good = pool.submit(_attempt, trial, sink, number, rows[:2], turn, name=f"good-{aborts}")
             other = pool.submit(_attempt, trial, sink, number, rows[2:], turn, name=f"other-{aborts}", aborts=aborts)
         failed = [error for error in (good.exception(), other.exception()) if error is not None]
-        # one that fails leaves the other one waiting
+        # an attempt that fails leaves the other one waiting at the barrier: report the cause first
         failed.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
         try:
             if failed:
@@ -434,18 +497,19 @@ def check_at_once(trial: SinkTrial, rows: Rows) -> None:
 
 
 def _units(trial: SinkTrial, rows: Rows) -> list[Rows]:
-    """As many as needed: of a place that takes rows one by one, some are still to be sent when the first ones are."""
+    """The rows of each task output: if the place accepts rows one by one, enough outputs that some are not sent yet when the first ones
+    are."""
     return [[row] for row in rows] if refuses_rows(trial.make_sink()) else [rows[:2], rows[2:]]
 
 
 def _sites(trial: SinkTrial, units: Sequence[Rows], *, every_line: bool) -> list[Site]:
-    """Crash points first. A sink that passes none has lines only."""
+    """The sites that a publication passes: crash points first; lines only if `every_line` is set or the sink passes no crash point."""
     sink = trial.prepared()
     decided = trial.next(sink, units, attempt="whole")
     passed = sites_of(lambda: publish(sink, decided), own_code(sink))
     trial.grows([row for rows in units for row in rows], "publish makes the decided rows visible, and those only")
     points = [site for site in passed if not site.is_line]
-    # the last ones first: there most is at stake
+    # the last lines first: they are closest to the commit
     return points if points and not every_line else [*points, *reversed([site for site in passed if site.is_line])]
 
 
@@ -462,7 +526,7 @@ def _comes_again(trial: SinkTrial, decided: Decided, rows: Rows, what: str) -> S
 def _attempt(
     trial: SinkTrial, sink: StagingSink, number: int, rows: Rows, turn: threading.Barrier, *, name: str, aborts: bool = False
 ) -> Receipt | None:
-    """A task that keeps step with another one: open, a row, another row, closed."""
+    """Write as a task that keeps pace with another one: open, write one row, write another, close or abort."""
     try:
         copy: StagingSink = pickle.loads(pickle.dumps(sink))
         turn.wait()
@@ -500,10 +564,17 @@ def check_source(
     declared: NodeType | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Read all there is, twice; returns how many records there were. The place must hold some, and must not change meanwhile.
+    """Read all records of a source twice, and return their number. The place must contain records and must not change meanwhile.
 
-    `declared` is the type of the source, and `options` are those of its node: the source and its reader have the methods of the abilities
-    that it declares, and of no others."""
+    Args:
+        source: The source to check.
+        limits: The limits of each Batch.
+        declared: The type of the source: its objects must have the methods of the declared abilities, and of no others. None: not checked.
+        options: The options of the node, on which the declared abilities may depend.
+
+    Raises:
+        AssertionError: with the sentence of the contract that is broken.
+    """
     check_abilities(declared, options or {}, "source", source)
     check_abilities(declared, options or {}, "reader", source.reader())
     given = limits or BatchLimits(max_files=1, max_bytes=1, max_rows=1)
@@ -546,19 +617,29 @@ def check_sink(
     declared: NodeType | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Take a sink through Batches, failed attempts, replays and rivals, deaths and kills. `make_sink` gives a fresh one for the same empty
-    place; `read_back` gives the rows that a foreign reader sees there now; `rows` are at least four that fit `schema`.
+    """Check a sink with Batches, failed attempts, replays, concurrent drivers, deaths at crash points and killed processes.
 
-    If given: `poison` are rows that fit `schema` too, and that the place never takes; `wider` is a schema with more
-    columns, and rows of it; `secret` is a secret value in the sink's options, `folders` what it writes to beside the place
-    (its work folder; the place too, where it is one), `away` gives a sink with the secret whose place does not answer.
+    Args:
+        make_sink: Creates a new sink for the same place, which is empty at first.
+        read_back: Returns the rows that an independent reader sees at the place now.
+        schema: The schema of the rows.
+        rows: At least four rows.
+        poison: Rows that fit the schema, and that the place never accepts.
+        wider: A schema with more columns, and rows of it.
+        secret: A secret value among the sink's options; no text or file may contain it.
+        folders: The folders that the sink writes to: its work folder, and the place if that is a folder.
+        away: Creates a sink with the secret whose place does not answer.
+        every_line: Let drivers die at each line of the sink's own code, not only at its crash points. This always applies to a sink that
+            passes no crash point.
+        copies_publish: False if the sink can publish only in the process that created it, because it needs a Spark session there. Then no
+            driver process is killed.
+        declared: The type of the sink: its objects must have the methods of the declared abilities, and of no others. None: not checked.
+        options: The options of the node, on which the declared abilities may depend.
 
-    `every_line`: drivers die at each line of the sink's own code, not only at the crash points that it passes; so it is anyway with a sink
-    that passes none. `copies_publish=False`: the sink publishes only in the process where it was made (it needs a Spark session there), so
-    that no driver is really killed.
-
-    `declared` is the type of the sink, and `options` are those of its node: the sink and its streams have the methods of the abilities that
-    it declares, and of no others. Raises AssertionError; ValueError if there are fewer than four `rows`, or fewer than of `poison`."""
+    Raises:
+        AssertionError: with the sentence of the contract that is broken.
+        ValueError: if there are fewer than four `rows`, or fewer than of `poison`.
+    """
     if len(rows) < max(4, len(poison)):
         raise ValueError(f"check_sink needs at least {max(4, len(poison))} rows: four, and as many as there are of poison")
     trial = SinkTrial(make_sink, read_back, schema, declared=declared, options=options)

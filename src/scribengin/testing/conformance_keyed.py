@@ -1,4 +1,4 @@
-"""Does a store keep what `KeyedStore` promises? For the tests of a store of your own; `KeyedSink` makes an exactly-once sink of it."""
+"""The conformance suite of `KeyedStore`, for the tests of your own store. `KeyedSink` makes an exactly-once sink of a store that passes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = parse_schema("id STRING, n BIGINT")
 _RACES, _RACERS = 20, 4
 _LATE = 4
-"""so often a busy place does not take a row"""
+"""how often a busy place refuses a row for now"""
 
 
 def check_store(
@@ -40,10 +40,15 @@ def check_store(
     ties: bool = True,
     busy: Callable[[Collection[str]], object] | None = None,
 ) -> None:
-    """`make_store` gives one for the same place, which does not exist yet, or is empty; `read_back` gives the rows that a foreign reader
-    finds (`id`, `n`); `refused` is a row with these columns, and perhaps others, that the place never takes. `ties=False`: of two rows of
-    one version another than the first may stand, which is no harm where equal versions have equal rows. `busy(ids)` makes the place say
-    "not now" to rows of these ids, and to no others, until it is called again. Raises AssertionError."""
+    """Check a store. Raises AssertionError with the sentence of the contract that is broken.
+
+    Args:
+        make_store: Creates a new store for the same place, which does not exist yet or is empty.
+        read_back: Returns the rows that an independent reader finds, with the columns `id` and `n`.
+        refused: A row with these columns, and perhaps others, that the place never accepts.
+        ties: False if the place may replace a row by another one of the same version. This is harmless if equal versions have equal rows.
+        busy: Makes the place temporarily refuse the rows with these ids, and no others, until the next call.
+    """
     store = make_store()
     must(store.is_empty(), "a place that is not there is empty")
     store.make(SCHEMA)
@@ -129,8 +134,8 @@ def _check_busy_sink(
 
 
 class _Counted:
-    """A store before another one: notes when which row came, and ends its being busy for each of `late` when that came so often. The record
-    of who writes is its own: that of the place was tried out."""
+    """A store in front of another one that records when each row was sent. It stops refusing a row of `late` once that was sent often
+    enough. It has a writer record of its own, because that of the place was checked before."""
 
     def __init__(self, store: KeyedStore, late: Collection[str], busy: Callable[[Collection[str]], object]) -> None:
         self.form = store.form

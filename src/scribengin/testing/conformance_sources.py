@@ -1,6 +1,6 @@
-"""Does a source keep the contract while its place changes? `check_changing_source` says so, or raises AssertionError with the sentence it
-breaks; of one that reads once what is there `check_bounded_source` does. `conformance.check_source` is for a place that stands still; two
-of them together are what a source of your own should pass.
+"""The conformance suite of sources whose place changes. `check_changing_source`, and `check_bounded_source` for a source that reads once,
+raise AssertionError with the sentence of the contract that is broken. `conformance.check_source` is for a place that does not change; a
+source should pass both.
 
     def test_my_source_keeps_the_contract(tmp_path):
         place = MyPlace(tmp_path)
@@ -44,12 +44,18 @@ Entry = list[SourceStream]
 
 @dataclass(frozen=True)
 class Bench:
-    """A place of the author's, empty at first, and what can happen there. None is what cannot; `follows` is False where a reader does not
-    see what comes after it was made; `grows` is False of a snapshot, which has an end.
+    """A place for a source, empty at first, and the changes that the test can make there; None for a change that is not possible.
 
-    `open` gives a fresh source of that place. `add` brings so many records more, each unlike all others, to what is there already (a file
-    that grows, a partition, a table); `add_part` brings them in a part of its own. `remove_part` deletes the newest of these parts,
-    `change` changes a record of the first `add`, or deletes it.
+    Attributes:
+        open: Creates a new source of the place.
+        add: Adds the given number of records to the existing data (a growing file, a partition, a table). All records are different.
+        declared: The type of the source.
+        options: The options of the source.
+        add_part: Adds records in a new part.
+        remove_part: Deletes the newest of these parts.
+        change: Changes or deletes a record of the first `add`.
+        follows: False if a reader does not see records that were added after it was created.
+        grows: False for a snapshot, which has an end.
     """
 
     open: Callable[[], SourceConnector]
@@ -62,11 +68,11 @@ class Bench:
     follows: bool = True
     grows: bool = True
     within_s: float = _COMES_WITHIN_S
-    """so soon a reader that keeps running sees what came"""
+    """seconds within which a running reader must see new records"""
 
 
 def check_changing_source(bench: Bench) -> None:
-    """Take a source through growth, new parts, parts that go, records that change, readers that are dropped and tasks that are killed."""
+    """Check a source while its place grows, gets and loses parts, and changes records, with dropped readers and killed tasks."""
     trial = _Trial(bench)
     bench.add(5)
     was = trial.take("a new reader hands out what is there", 5)
@@ -98,7 +104,7 @@ def check_changing_source(bench: Bench) -> None:
 
 
 def check_bounded_source(bench: Bench) -> None:
-    """Run `check_changing_source` for a source that reads once what is there; `follows` and parts do not apply."""
+    """Check a source that reads the existing records once. `follows`, `grows` and parts of the bench are not used."""
     trial = _Trial(bench)
     bench.add(5)
     trial.drop()
@@ -132,7 +138,7 @@ def _without_a_part(trial: _Trial, gone: list[SourceStream]) -> None:
     try:
         trial.take("without a part that was read to its end, the others are read on", 2)
     except SourceError:
-        return  # told: a person decides
+        return  # the error reports it, and an operator decides
 
 
 def _changed(trial: _Trial, first: Sequence[SourceStream], was: Counter[bytes]) -> None:
@@ -160,7 +166,7 @@ def _guarantee(bench: Bench) -> str:
 
 
 class _Trial:
-    """A bench, and the entries that its source's log would hold."""
+    """A bench, and the entries that the log of its source would contain."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -170,16 +176,16 @@ class _Trial:
 
     @property
     def streams(self) -> list[SourceStream]:
-        """All that were handed out."""
+        """All streams that were handed out."""
         return [stream for entry in self.entries for stream in entry]
 
     def records(self, streams: Sequence[SourceStream]) -> Counter[bytes]:
-        """What a fresh source reads of them, as a task's copy."""
+        """The records of the streams, read by a copy of a new source, as a task does."""
         source = pickle.loads(pickle.dumps(self.bench.open()))
         return Counter(record for stream in streams for record in _records(source, stream))
 
     def take(self, sentence: str, rows: int) -> Counter[bytes]:
-        """What a restored reader hands out of all there is now: exactly `rows` records that were never handed out."""
+        """Let a restored reader hand out everything, check that these are exactly `rows` new records, and log them."""
         measured = self._measured()
         entries = _through_json(_all_of(self._restored()))
         if measured is not None:
@@ -193,11 +199,11 @@ class _Trial:
         return found
 
     def drop(self) -> None:
-        """Let a reader hand out something that is never logged: the next one must hand it out again."""
+        """Let a reader hand out streams that are never logged: the next reader must hand them out again."""
         self._restored().split(_LIMITS, final=True)
 
     def follow(self, reader: SourceReader, rows: int) -> Counter[bytes]:
-        """What a reader that keeps running hands out until it gave so many records, and a bit longer."""
+        """Follow a running reader until it has handed out `rows` records, and a little longer; returns all records."""
         found, end_s = Counter[bytes](), time.monotonic() + (self.bench.within_s if self.bench.follows else 0)
         calm = 0
         while calm < 3 and time.monotonic() < end_s:
@@ -208,7 +214,7 @@ class _Trial:
         return found
 
     def same_or_told(self, streams: Sequence[SourceStream], before: Counter[bytes], sentence: str) -> None:
-        """As it was, or loudly not."""
+        """Check that the streams have the same records as before, or that reading them raises SourceError with a remedy."""
         try:
             found = self.records(streams)
         except SourceError as error:
@@ -217,14 +223,14 @@ class _Trial:
         must(found == before, f"{sentence}; {(before - found).total()} records are missing, {(found - before).total()} are new")
 
     def is_whole(self, streams: Sequence[SourceStream], before: Counter[bytes]) -> bool:
-        """Whether they are read as they were."""
+        """True if the streams have the same records as before."""
         try:
             return self.records(streams) == before
         except (SourceError, Unreachable):
             return False
 
     def kill_in_midst(self) -> None:
-        """Kill a process while it reads a stream, and read that again."""
+        """Kill a process while it reads a stream, then read the stream again."""
         stream = max(self.streams, key=lambda each: each.rows or 0)
         before = self.records([stream])
         path = os.pathsep.join(each for each in sys.path if each)
@@ -245,7 +251,7 @@ class _Trial:
         must(self.records([stream]) == before, "a stream whose reader was killed in its midst is read again from its beginning, whole")
 
     def _measured(self) -> Backlog | None:
-        """What a reader that only measures says; None where it cannot."""
+        """The backlog by a reader that only measures; None if the reader cannot measure it."""
         reader = self._restored()
         return reader.measure() if measures_backlog(reader) else None
 
@@ -257,9 +263,9 @@ class _Trial:
 
 
 def _compare(before: Backlog, entries: Sequence[Entry], after: Backlog | None) -> None:
-    """What waits is what is handed out behind it, and measuring it has handed out none of it."""
+    """Check that the backlog equals the streams that were handed out after it, and that measuring has handed out none of them."""
     streams = [stream for entry in entries for stream in entry]
-    for figure in ("bytes", "rows"):  # a file that is cut counts in each of its streams
+    for figure in ("bytes", "rows"):  # a file that is split counts in each of its streams
         waited = getattr(before, figure)
         given = [getattr(stream, figure) for stream in streams if not stream.skipped]
         if waited is not None and None not in given:
@@ -283,7 +289,7 @@ def _shown(records: Counter[bytes]) -> str:
 
 
 def _read_and_wait() -> None:
-    """In a child: read a stream's first block, say so, and wait to be killed."""
+    """In a child process: read the first block of a stream, report it, and wait to be killed."""
     source, form = pickle.load(sys.stdin.buffer)
     blocks = iter(source.read(SourceStream.from_json(form)))
     next(blocks)

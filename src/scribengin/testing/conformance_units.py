@@ -1,4 +1,4 @@
-"""Does a sink whose units commit one by one keep what `UnitSink` promises? Beside `check_sink`, to which it is a sink like others.
+"""The conformance suite of `UnitSink`, in addition to `check_sink`, which applies to these sinks too.
 
 def test_units_of_my_sink_keep_the_contract(tmp_path):
     check_unit_sink(lambda: make_sink(place(tmp_path)), lambda: read_my_rows(tmp_path), schema=SCHEMA, rows=ROWS)
@@ -27,8 +27,17 @@ _UNITS = 2
 
 
 def check_unit_sink(make_sink: Callable[[], UnitSink], read_back: Callable[[], Rows], *, schema: Schema, rows: Rows) -> None:
-    """All checks at one empty place. `rows`: at least four, all different. `read_back`: the rows that a foreign reader finds.
-    Raises AssertionError with the sentence that is broken."""
+    """Check a sink whose task outputs commit one by one, at one empty place.
+
+    Args:
+        make_sink: Creates a new sink for the same place.
+        read_back: Returns the rows that an independent reader finds.
+        schema: The schema of the rows.
+        rows: At least four rows, all different.
+
+    Raises:
+        AssertionError: with the sentence of the contract that is broken.
+    """
     trial = _Trial(make_sink, read_back, schema)
     _check_units_are_seen_as_they_commit(trial, rows)
     _check_second_attempts(trial, rows)
@@ -48,20 +57,29 @@ class _Trial:
         self._attempts = 0
 
     def prepared(self, lineage: str = LINEAGE, *, adopt: bool = False) -> UnitSink:
-        """A fresh one, as in a new process."""
+        """Create and prepare a new sink, as a new process does."""
         sink = self.make_sink()
         sink.prepare(owner=OWNER, lineage=lineage, adopt=adopt)
         return sink
 
     @property
     def number(self) -> int:
-        """Of the next Batch."""
+        """The number of the next Batch."""
         return len(self.decisions)
 
     def begun(
         self, sink: UnitSink, rows: Rows, *, unit: int = 0, number: int | None = None, behind: Any = None, input_hash: str = ""
     ) -> UnitStream:
-        """What a task does, with a copy of the sink, up to its commit. Raises what the sink raises."""
+        """Do the work of a task with a copy of the sink, up to its commit; returns the closed stream. Raises the errors of the sink.
+
+        Args:
+            sink: The sink to copy.
+            rows: The rows to write.
+            unit: The number of the task output.
+            number: The number of the Batch; None for the next one.
+            behind: The `behind` state of the sink; None for the current one.
+            input_hash: The hash of the Batch's input; empty for the usual one.
+        """
         number = self.number if number is None else number
         copy: UnitSink = pickle.loads(pickle.dumps(sink))
         self._attempts += 1
@@ -83,14 +101,14 @@ class _Trial:
             raise
 
     def decide(self, sink: UnitSink, behind: Mapping[str, Any], receipts: Sequence[Receipt]) -> Decided:
-        """The decision on the next Batch, published."""
+        """Decide and publish the next Batch."""
         decided = Decided(batch_id(self.number, 1), f"hash-{self.number}", tuple(receipts), behind)
         sink.publish(decided)
         self.decisions.append(decided)
         return decided
 
     def grows(self, rows: Rows, sentence: str) -> None:
-        """These rows came to what stood there."""
+        """Check that exactly these rows were added since the last check."""
         found = sorted(repr(dict(row)) for row in self._read_back())
         expected = sorted([*self.stands, *(repr(dict(row)) for row in rows)])
         must(found == expected, f"{sentence}; expected {expected}, found {found}")
@@ -98,7 +116,7 @@ class _Trial:
 
 
 class _Closed:
-    """A stream that is closed, with its receipt."""
+    """A closed stream with its write receipt."""
 
     def __init__(self, stream: UnitStream, receipt: Receipt) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
-"""Dying in the midst of a sink's work: at a crash point that it passes (`core.faults`), or at any line of its own code.
+"""Lets a sink die during its work: at a crash point that it passes (see `core.faults`), or at any line of its own code.
 
-In this process that is an exception that no code expects, so that hundreds of deaths cost no child each. What cleans up behind an
-exception runs, as it does not in a process that is killed: `kill` is for that.
+In this process a death is an exception that no code expects, so that hundreds of deaths need no child process. Cleanup code for exceptions
+runs then, which it does not in a process that is killed; use `kill` for that.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _POINT = faults.reached.__code__
 
 
 class ProcessDeath(BaseException):
-    """The process is as good as dead here."""
+    """Simulates the death of the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one can die: the crash point `what`, or that line (`sqlite/sink.py:37`), when it is passed first."""
+    """A place at which a process can die, when it is passed for the first time: the crash point `what`, or a line (`sqlite/sink.py:37`)."""
 
     what: str
     is_line: bool = False
@@ -41,7 +41,7 @@ class Site:
 
 
 def sites_of(act: Callable[[], object], code: frozenset[str]) -> list[Site]:
-    """What `act` passes in this thread, in its order. `code`: files in which lines count."""
+    """Run `act` and return the sites that it passes in this thread, in order. `code` contains the files whose lines count."""
     passed: dict[Site, None] = {}
 
     def on(site: Site) -> None:
@@ -52,7 +52,14 @@ def sites_of(act: Callable[[], object], code: frozenset[str]) -> list[Site]:
 
 
 def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill: bool = False) -> None:
-    """Let `act` go on until it comes there. `kill`: this process is killed, really."""
+    """Run `act` until it reaches the site, where it dies.
+
+    Args:
+        site: The site.
+        act: The call.
+        code: The files whose lines count as sites.
+        kill: Kill this process with SIGKILL, instead of raising an exception.
+    """
     alive = True
 
     def on(passed: Site) -> None:
@@ -64,12 +71,12 @@ def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill
             raise ProcessDeath
 
     with warnings.catch_warnings(), suppress(ProcessDeath):
-        warnings.simplefilter("ignore", ResourceWarning)  # the dead close nothing
+        warnings.simplefilter("ignore", ResourceWarning)  # a dead process does not close its files
         _traced(act, _Passing(on, code))
 
 
 def own_code(sink: object) -> frozenset[str]:
-    """The files that lie beside those of its class and of the classes under that, but for Python's own and this suite's."""
+    """The Python files in the folders of the sink's class and its base classes, without the standard library and this suite."""
     files: set[str] = set()
     for kind in type(sink).__mro__:
         path = getattr(sys.modules.get(kind.__module__), "__file__", None)
@@ -79,7 +86,7 @@ def own_code(sink: object) -> frozenset[str]:
 
 
 class _Passing:
-    """Python calls it at each call of a function, and what it returns at each line of that."""
+    """A trace function: Python calls it for each function call, and the function that it returns for each line."""
 
     def __init__(self, on: Callable[[Site], None], code: frozenset[str]) -> None:
         self._on = on
@@ -104,7 +111,8 @@ class _Passing:
 
 
 def _name(code: CodeType, line: int) -> str:
-    """Empty for a `try:`, where Python lets no code die: an exception that a trace raises there passes by the `with` around it."""
+    """The name of a line; empty for `try:`, where an exception of a trace function is raised outside of the surrounding `with` block, which
+    cannot happen to real code."""
     text, path = linecache.getline(code.co_filename, line).strip(), Path(code.co_filename)
     return "" if text == "try:" else f"{path.parent.name}/{path.name}:{line}"
 

@@ -1,7 +1,7 @@
-"""The commit protocol with a sink of the author's in it: real drivers, killed, overtaken, cut off from power, and every record counted.
+"""Tests the commit protocol with your own sink: real drivers that are killed, superseded or lose unsynced data, with every record counted.
 
-For faults that `conformance.check_sink` cannot see from outside: what was not made durable before it was decided, what a successor and a
-driver that slept make of one Batch together with the records of the engine, dead letters and the ledger.
+For faults that `conformance.check_sink` cannot detect from outside: data that was not durable before the decision, and Batches that a
+successor and a suspended driver process concurrently, including the engine's records, dead letters and the ledger.
 
     def test_my_sink_outlives_all_trials(tmp_path):
         check_trials(tmp_path, make_sink, lambda at, node: {"path": str(at / node)}, lambda at, node: read_my_rows(at / node))
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _ROWS = 24
 _ENGINE = ("stage.after", "decide.before", "decide.after", "publish.before", "publish.after", "commit.before")
-"""crash points around the sink's work"""
+"""crash points of the engine before and after the sink's work"""
 _SINK = ("publish.record.before", "publish.record.after", "publish.renamed", "offer.sent", "settle.offered", "settle.after")
-"""those that many sinks pass in it; a trial of one that this sink does not pass is a run without a fault"""
+"""crash points in the work of many sinks; if the sink does not pass one, its trial is a run without a fault"""
 _ASLEEP = ("decide.before", "publish.before", "publish.after")
 _ASLEEP_INSIDE = "publish.record.before"
 """the point of `_SINK` at which a driver may hold a lock; it sleeps there only if this sink passes it"""
@@ -45,23 +45,23 @@ _DARK = ("publish.after", "commit.before")
 
 @dataclass(frozen=True, slots=True)
 class OwnJob(Job):
-    """A Job with sinks of the test's author. Child processes get the job without `found`."""
+    """A Job with the sinks of a test. Child processes get the job without `found`."""
 
     make: Callable[[ConnectorContext], StagingSink] | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """node → options of its place"""
+    """node → the options of its sink"""
     found: Callable[[str], Iterable[Mapping[str, Any]]] | None = None
 
     def __reduce__(self) -> Any:
-        """For a child: what reads stays here, and need not be pickled."""
+        """Pickle the job for a child process without `found`, which only the parent calls and which need not be picklable."""
         return partial(OwnJob, make=self.make, options=self.options, batches=self.batches, rows=self.rows), (self.state, self.out)
 
     def place(self, node: str) -> ConnectorContext:
-        """Where the sink of that node writes."""
+        """The context of the sink of that node."""
         return ConnectorContext(node, self.out, self.options[node], flow="protocol", work=self.query.path / "work" / node)
 
     def read(self, torn: list[str]) -> dict[str, list[Found]]:
-        """What a foreign reader finds, by sink; what it cannot read is added to `torn`."""
+        """The rows that an independent reader finds, by sink; errors while reading are added to `torn`."""
         assert self.found is not None
         read: dict[str, list[Found]] = {}
         for node in SINKS:
@@ -74,21 +74,27 @@ class OwnJob(Job):
 
 
 def own_driver(job: Job) -> Driver:
-    """One that writes to these."""
+    """A driver that writes to the sinks of an OwnJob."""
     return Driver(job, _own_sink)
 
 
 def check_trials(
     folder: Path, make_sink: Callable[[ConnectorContext], StagingSink], options: Options, read: Read, *, power: bool = False
 ) -> None:
-    """Run drivers that write records to two sinks, each trial in a place of its own under `folder`, and count what is there at its end.
+    """Run drivers that write records to two sinks and are struck by faults, and check every record. Each trial uses a new folder.
 
-    `make_sink` is the connector's, or another function of a module that child processes can import. `options(at, node)` are those of a
-    sink of a trial: `at` is a folder that is there, and `node` is `heads` or `tails`. `read(at, node)` gives the rows that a foreign
-    reader finds there, in the order in which they were written, with the columns of `records.SCHEMA`.
+    Args:
+        folder: The folder for all trials.
+        make_sink: Creates the sink; a function of a module that child processes can import.
+        options: `options(at, node)` returns the options of a sink of one trial. `at` is an existing folder, `node` is `heads` or `tails`.
+        read: `read(at, node)` returns the rows that an independent reader finds, in the order of writing, with the columns of
+            `records.SCHEMA`.
+        power: Simulate power failures too. Only calls of Python's `os.fsync` are detected, so this is for sinks that write files under `at`
+            themselves, without a library that syncs by itself.
 
-    `power`: the machine goes dark too. What was synced is known by Python's `os.fsync`; so this is for sinks that write files under `at`
-    themselves, and for no library that syncs by itself. Raises AssertionError."""
+    Raises:
+        AssertionError: with the trial in which a record was lost, duplicated or changed, or the audit failed.
+    """
     trials: dict[str, Callable[[Job], Outcome]] = {}
     if power:
         dark = partial(killed, make_driver=own_driver, power=True)

@@ -1,8 +1,8 @@
-"""The commit protocol without Spark: a driver that takes Batches through source log → stage → decide → publish.
+"""The commit protocol without Spark: a driver that processes Batches: source log, stage, decide, publish.
 
-It calls the same modules of `state` and the same sinks as the real driver, in the same order, and is cheap enough to be killed
-hundreds of times. Its one step is random on purpose: each attempt sends a record to sink `heads`, to sink `tails` or to the dead
-letters by the toss of a coin, so that whoever publishes parts of two attempts loses records or doubles them.
+It calls the same modules of `state` and the same sinks as the real driver, in the same order, and starts so fast that it can be killed
+hundreds of times. Its only step is random on purpose: each attempt sends a record at random to sink `heads`, to sink `tails` or to the dead
+letters. So a driver that publishes parts of two attempts loses or duplicates records.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ _BATCHES_A_WRITE = 2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to run: `batches` Batches of `units` units with `rows` records each, from the state in `state` to folders in `out`."""
+    """A job to run: `batches` Batches of `units` task outputs with `rows` records each. `state` is the state folder, `out` the folder of
+    the outputs."""
 
     state: Path
     out: Path
@@ -62,22 +63,22 @@ class Job:
     rows: int = 12
     run: str = "run"
     fold_every: int = numbered_log.CHUNK
-    """records in a folded file; a small number brings folding into a short job"""
+    """number of records in a folded file; with a small number folding happens even in a short job"""
     adopt: bool = False
-    """whether a new lineage takes over outputs that another has begun"""
+    """whether a new lineage takes over outputs of an earlier one"""
 
     @property
     def part_rows(self) -> int:
-        """Records of one part (unit) in all Batches."""
+        """The number of records of one part (task output) in all Batches."""
         return self.batches * self.rows
 
     @property
     def query(self) -> QueryFolder:
-        """The state of the one Query."""
+        """The state of the only query."""
         return StateFolder(self.state, FLOW).query(QUERY)
 
     def read(self, torn: list[str]) -> dict[str, list[Found]]:
-        """What a foreign reader finds, by sink; what it cannot read is added to `torn`."""
+        """The rows that an independent reader finds, by sink; errors while reading are added to `torn`."""
         return {
             node: [Found(f"{node}/{each.group}", each.row) for each in read_output(self.out / node, self.format, torn=torn)]
             for node in SINKS
@@ -85,14 +86,14 @@ class Job:
 
 
 def files_sink(job: Job, node: str) -> StagingSink:
-    """The sink under test."""
+    """The files sink of a node."""
     options = {"path": str(job.out / node), "format": job.format, "partition_by": job.partition_by, "compression": job.compression}
     return FilesSink(ConnectorContext(node, job.out, SINK.filled(options)))
 
 
 @dataclass(slots=True)
 class Driver:
-    """Runs a Job in this process. The parts that a broken protocol exchanges are fields."""
+    """Runs a Job in this process. The fields are the parts of the protocol that a test can replace by broken ones."""
 
     job: Job
     make_sink: Callable[[Job, str], StagingSink] = files_sink
@@ -107,8 +108,8 @@ class Driver:
         self.sinks = {node: self.make_sink(self.job, node) for node in SINKS}
 
     def run(self, *, lock_removed: bool = False) -> None:
-        """Until all Batches are through. `lock_removed`: someone deletes the lock file first, as if it were stale."""
-        numbered_log.CHUNK = self.job.fold_every  # of this process
+        """Process all Batches. With `lock_removed` the lock file is deleted first, as if it were left by a dead driver."""
+        numbered_log.CHUNK = self.job.fold_every  # applies to this process
         state = StateFolder(self.job.state, FLOW)
         if lock_removed:
             state.lock.unlink(missing_ok=True)
@@ -238,12 +239,12 @@ def rows_of(stream: SourceStream) -> list[dict[str, Any]]:
 
 
 def ids_of(rows: list[dict[str, Any]]) -> list[str]:
-    """What each was made of."""
+    """The id of the source record of each row."""
     return [f"{SOURCE}-{row['part']}@{row['seq']}" for row in rows]
 
 
 def output_schema(job: Job) -> Any:
-    """The columns that the sinks get: the record's, or one line of text (beside the partition column)."""
+    """The columns of the sinks: those of a record, or one line of text and, with `partition_by`, the partition column."""
     if job.format != "text":
         return parse_schema(SCHEMA)
     return parse_schema("line STRING, bucket STRING" if job.partition_by else "line STRING")

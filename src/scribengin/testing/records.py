@@ -1,4 +1,4 @@
-"""Records that can be told apart and checked one by one: (run, part, seq) names each, its checksum covers all of it."""
+"""Test records that can be checked one by one: each has a unique key (run, part, seq) and a checksum of all its columns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = "run STRING, part INT, seq BIGINT, bucket STRING, body STRING, crc BIGINT"
-"""`bucket` is for `partition_by`: a few values, some of them hard to name a folder by, and null."""
+"""`bucket` is for `partition_by`: it has a few values, among them null and some that need escaping in a folder name"""
 BUCKETS = ("a", "b/c", "ü=1", None)
 _WORDS = ("quick", "brown", 'fo"x', "jumps,", "over", "läzy", "dög\\", "")
 
 
 class RecordKey(NamedTuple):
-    """What names a record. `part` is one ordered piece of the input (a file, a partition), `seq` counts in it from 0."""
+    """The key of a record. `part` is an ordered part of the input (a file, a partition); `seq` counts its records from 0."""
 
     run: str
     part: int
@@ -29,14 +29,14 @@ class RecordKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of `parts` parts with `rows` each; the same for the same `run`."""
+    """The records of `parts` parts with `rows` records each; the same `run` always has the same records."""
 
     run: str
     parts: int
     rows: int
 
     def keys(self) -> Iterator[RecordKey]:
-        """The names of all of them, part by part."""
+        """The keys of all records, part by part."""
         return (RecordKey(self.run, part, seq) for part in range(self.parts) for seq in range(self.rows))
 
     def of(self, part: int, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
@@ -44,14 +44,14 @@ class Records:
         return [make_record(RecordKey(self.run, part, seq)) for seq in range(start, self.rows if end is None else min(end, self.rows))]
 
     def write(self, folder: Path) -> None:
-        """Write `records-000.jsonl`, …, a file for each part."""
+        """Write the records as JSON lines to `records-000.jsonl`, …, one file for each part."""
         folder.mkdir(parents=True, exist_ok=True)
         for part in range(self.parts):
             (folder / f"records-{part:03}.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(self.of(part)))
 
 
 def make_record(key: RecordKey) -> dict[str, Any]:
-    """The record of that name: `SCHEMA`."""
+    """The record with that key, with the columns of `SCHEMA`."""
     rng = random.Random(f"{key}")
     bucket = BUCKETS[rng.randrange(len(BUCKETS))]
     body = " ".join(rng.choice(_WORDS) for _ in range(rng.randrange(1, 30)))
@@ -60,10 +60,11 @@ def make_record(key: RecordKey) -> dict[str, Any]:
 
 
 def checksum(row: Mapping[str, Any]) -> int:
-    """Over every column but `crc`; null and an empty text count the same, as CSV and folders have one form for both."""
+    """The checksum of every column except `crc`. Null and the empty text have the same checksum, because CSV and folder names cannot
+    distinguish them."""
     return zlib.crc32("\x1f".join(str(row[name] or "") for name in ("run", "part", "seq", "bucket", "body")).encode())
 
 
 def as_line(row: Mapping[str, Any]) -> str:
-    """A record as one line, for the text format."""
+    """The record as one line, for the text format."""
     return msgspec.json.encode(row).decode()

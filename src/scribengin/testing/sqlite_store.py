@@ -1,4 +1,4 @@
-"""A keyed store in a file of SQLite: what the conformance suite holds real stores against, quick enough to be killed hundreds of times."""
+"""A keyed store in an SQLite file: the reference for the conformance suite, and fast enough for hundreds of killed drivers."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ON CONFLICT (id) DO UPDATE SET version = excluded.version, doc = excluded.doc WH
 _NEWEST = "SELECT max(version) FROM documents WHERE id IN (SELECT value FROM json_each(?))"
 _WAIT_S = 30.0
 _BUSY: dict[Path, frozenset[str]] = {}
-"""in this process: of a file, the ids whose rows are to come again later"""
+"""file → the ids whose rows it refuses for now, in this process"""
 
 
 @dataclass(slots=True)
 class SqliteStore:
-    """See KeyedStore. Documents that hold `refuses` are refused; each request is a transaction."""
+    """A KeyedStore in an SQLite file. Documents that contain `refuses` are refused; each request is a transaction."""
 
     path: Path
     refuses: bytes = b""
@@ -43,13 +43,13 @@ class SqliteStore:
         return f"documents in {self.path}"
 
     def read_record(self) -> WriterRecord | None:
-        """The one row of its table."""
+        """Read the only row of the record table."""
         with closing(self._open()) as connection:
             found = connection.execute("SELECT revision, body FROM held").fetchone()
         return None if found is None else WriterRecord(msgspec.json.decode(found[1]), found[0])
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """Under the revision that was read."""
+        """Replace the record if it still has the revision that was read."""
         text = msgspec.json.encode(body).decode()
         with closing(self._open()) as connection, connection:
             if held is None:
@@ -59,7 +59,7 @@ class SqliteStore:
             return done.rowcount == 1
 
     def make(self, schema: Schema) -> None:  # noqa: ARG002 (the contract's)
-        """Create a table whose columns are texts."""
+        """Create a table with text columns."""
         with closing(self._open()) as connection:
             connection.execute(_DOCUMENTS)
 
@@ -73,7 +73,7 @@ class SqliteStore:
         return []
 
     def is_empty(self) -> bool:
-        """By a look at one row."""
+        """True if the table has no row; reads at most one."""
         return not any(self._all("SELECT 1 FROM documents LIMIT 1"))
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
@@ -98,23 +98,23 @@ class SqliteStore:
         return len(self._all("DELETE FROM documents RETURNING id"))
 
     def close(self) -> None:
-        """Do nothing: no connection stays open."""
+        """Does nothing: no connection stays open."""
 
     def be_busy(self, ids: Iterable[str]) -> None:
-        """From now on rows of these ids are to come again later, and no others."""
+        """Refuse the rows with these ids for now, and no others, until the next call."""
         _BUSY[self.path] = frozenset(ids)
 
     def documents(self) -> list[dict[str, Any]]:
-        """What a reader finds, in the order of versions, which is that of the rows."""
+        """The documents that a reader finds, ordered by version, which is the order of the rows."""
         return [msgspec.json.decode(doc) for (doc,) in self._all("SELECT doc FROM documents ORDER BY version")]
 
     def drop(self) -> None:
-        """Delete the table as another program would."""
+        """Delete the table, as another program could."""
         with closing(self._open()) as connection:
             connection.execute("DROP TABLE documents")
 
     def _all(self, asked: str) -> list[tuple[Any, ...]]:
-        """The rows of an answer; none if there is no table yet."""
+        """The rows of an answer; none if the table does not exist yet."""
         if not self.is_there():
             return []
         with closing(self._open()) as connection, connection:

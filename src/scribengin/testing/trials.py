@@ -1,4 +1,4 @@
-"""What a protocol must outlive. Each trial runs a Job to its end through faults and returns what the checker found."""
+"""Trials of the commit protocol. Each runs a Job to its end in spite of faults, and returns the findings of the checker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from scribengin.testing.campaign import Child, MakeDriver
 
 RESTARTS = 3
-"""Clean runs after the faults at most; the first should do."""
+"""maximum number of runs without faults at the end; the first one should succeed"""
 _LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`statuses` are those of the children that met faults, in order; `last` that of the last clean run."""
+    """The result of a trial: `statuses` are the exit statuses of the children with faults, in order; `last` is that of the last run without
+    faults."""
 
     findings: Findings
     statuses: tuple[int, ...]
@@ -32,7 +33,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """True if no check failed and the job came to its end."""
+        """True if no check failed and the job is complete."""
         return not self.findings and self.last == campaign.DONE
 
     def __str__(self) -> str:
@@ -40,9 +41,14 @@ class Outcome:
 
 
 def killed(job: Job, faults: Sequence[str], make_driver: MakeDriver = Driver, *, power: bool = False) -> Outcome:
-    """A run for each of `faults`, then clean ones. With `power` the machine goes dark at each end, and unsynced bytes are gone.
+    """Run a driver once for each fault, then without faults. After each fault an independent reader checks that all visible files are
+    complete and do not change.
 
-    After each fault a foreign reader looks: what it sees must be whole, and stay.
+    Args:
+        job: The job.
+        faults: The faults, one run for each.
+        make_driver: Creates the driver.
+        power: Simulate a power failure at the end of each of these runs: unsynced data is lost.
     """
     seen = _Seen(job)
     statuses = []
@@ -55,8 +61,14 @@ def killed(job: Job, faults: Sequence[str], make_driver: MakeDriver = Driver, *,
 
 
 def overtaken(job: Job, point: str, make_driver: MakeDriver = Driver, *, successor: str = "") -> Outcome:
-    """A driver sleeps at `point` (`point@nth`), its lock file is deleted, a successor runs (with the faults `successor`) to its end,
-    then the first one wakes."""
+    """Suspend a driver at `point` (`point@nth`), delete its lock file, run a successor, then resume the first driver.
+
+    Args:
+        job: The job.
+        point: The crash point at which the first driver waits.
+        make_driver: Creates both drivers.
+        successor: The faults of the successor; empty for none.
+    """
     seen = _Seen(job)
     gate = job.state.parent / f"{job.state.name}.gate"
     sleeper = campaign.start(job, f"{point}:wait={gate}", make_driver=make_driver)
@@ -70,7 +82,14 @@ def overtaken(job: Job, point: str, make_driver: MakeDriver = Driver, *, success
 
 
 def out_of_room(job: Job, make_driver: MakeDriver = Driver, *, fault: str = "", file_limit: int | None = None) -> Outcome:
-    """A run that meets a full disk: at a point (`point:enospc`), or by a limit on the size of files; then clean ones."""
+    """Run a driver that finds the disk full, then run it without faults.
+
+    Args:
+        job: The job.
+        make_driver: Creates the driver.
+        fault: A fault such as `point:enospc`; empty for none.
+        file_limit: Maximum size of a file, in bytes; None for no limit.
+    """
     seen = _Seen(job)
     status = campaign.run(job, fault, make_driver=make_driver, file_limit=file_limit)
     seen.read_new()
@@ -78,7 +97,14 @@ def out_of_room(job: Job, make_driver: MakeDriver = Driver, *, fault: str = "", 
 
 
 def finished(job: Job, make_driver: MakeDriver, statuses: Sequence[int], seen: _Seen | None = None) -> Outcome:
-    """What is left once clean runs have brought the job to its end."""
+    """Run the job without faults to its end and check the result.
+
+    Args:
+        job: The job.
+        make_driver: Creates the driver.
+        statuses: The exit statuses of the earlier runs, for the outcome.
+        seen: The observations of an independent reader so far; None if there are none.
+    """
     last = campaign.FAILED
     for _ in range(RESTARTS):
         last = campaign.run(job, make_driver=make_driver)
@@ -90,7 +116,7 @@ def finished(job: Job, make_driver: MakeDriver, statuses: Sequence[int], seen: _
 
 
 def await_file(path: Path, child: Child) -> None:
-    """Wait for a file that the child makes."""
+    """Wait for a file that the child creates. Raises AssertionError if the child ends before, TimeoutError after two minutes."""
     deadline = time.monotonic() + _LIMIT_S
     while not path.exists():
         if not child.alive:
@@ -101,7 +127,7 @@ def await_file(path: Path, child: Child) -> None:
 
 
 class _Seen:
-    """What a foreign reader has seen on the way."""
+    """The files that an independent reader has seen during the trial."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -115,6 +141,6 @@ class _Seen:
             self._files |= {path: zlib.crc32(path.read_bytes()) for path in visible_files(self._job.out / node)}
 
     def wrong(self) -> list[str]:
-        """After the last run."""
+        """The problems that the reader has seen; called after the last run."""
         changed = [path for path, crc in self._files.items() if not path.exists() or zlib.crc32(path.read_bytes()) != crc]
         return [*(f"on the way: {text}" for text in self._torn), *(f"{path.name} was visible, and has changed" for path in changed)]

@@ -1,6 +1,6 @@
-"""`make faults ONLY=control [MINUTES=30] [SEED=7]`: lives, one after the other; `ONLY=control-soak`: one life of so many minutes.
+"""`make faults ONLY=control [MINUTES=30] [SEED=7]` runs one life after the other; `ONLY=control-soak` runs one life of that many minutes.
 
-`ONLY=control:worker-killed,network` takes the ways whose names hold one of these.
+`ONLY=control:worker-killed,network` selects the ways whose names contain one of these words.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from harness.faults.control.life import Way
 
 STRIKES = 5
-"""in one life"""
+"""number of strikes in a life"""
 _DISK = "256m"
 CALM = ("worker-killed", "session-expired", "network-cut", "worker-stopped", "master-stopped-a-minute", "paused-and-resumed")
-"""Ways that leave master and ZooKeeper alive: two thirds of a soak, so that one process is looked at for long."""
+"""ways after which the master and ZooKeeper stay alive: two thirds of a soak, so that one process can be observed for long"""
 
 
 def run_control_campaign(
@@ -75,7 +75,7 @@ def run_control_campaign(
         work = folder / "work" / f"control-{number}"
         kafka, chosen = (again.kafka, again.ways) if again is not None else choose(rng, ways, lives, strikes)
         if kind == "control-soak":
-            # one master, which is looked at for all of the time
+            # a single master, which is observed all the time
             kafka, chosen = True, tuple(way for way in ways if way not in ON_SMALL_DISK | OF_ENSEMBLE | OF_MASTERS)
         click.echo(f"  seed {number}  {LifeTold(chosen, number, kafka)} …", err=True)
         if ON_SMALL_DISK & {*chosen} and (reason := no_small_disk()):
@@ -115,7 +115,8 @@ def _life(ways: tuple[str, ...], seed: int, ground: LifeGround) -> LifeTold:
 
 
 def _soak(ways: tuple[str, ...], seed: int, ground: LifeGround, minutes: float) -> LifeTold:
-    """The first third with all ways, then those that let master and ZooKeeper live. What grows meanwhile is wrong."""
+    """A soak: the first third of the time with all ways, the rest with those after which the master and ZooKeeper stay alive. A figure that
+    grows meanwhile is a failure."""
     rng = random.Random(f"soak {seed}")
     calm = tuple(way for way in ways if way in CALM) or ways
     samplers: list[Sampler] = []
@@ -140,8 +141,8 @@ def _soak(ways: tuple[str, ...], seed: int, ground: LifeGround, minutes: float) 
 
 
 def choose(rng: random.Random, ways: tuple[str, ...], lives: list[LifeTold], strikes: int = STRIKES) -> tuple[bool, tuple[str, ...]]:
-    """Whether with a chain over Kafka, and the ways, `strikes` of them: those that were met least come first, of those that stand on the
-    same ground; where there are fewer, they come again. One more may follow: what has put in a tier comes once more, and takes it out."""
+    """Choose whether a chain over Kafka takes part, and `strikes` ways for the same environment: those that were used least come first; if
+    there are fewer, they are repeated. A way that inserts a tier is repeated once more to remove it."""
     met = Counter((strike.way, life.kafka) for life in lives for strike in life.strikes)
     kafka = sum(life.kafka for life in lives) * 2 < len(lives)
     first, *others = sorted(ways, key=lambda way: (met[way, kafka], rng.random()))

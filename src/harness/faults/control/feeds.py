@@ -1,4 +1,4 @@
-"""Flows under load: numbered records go in while the flow is struck, and at the end each must have come out once."""
+"""Flows under load: numbered records are fed while the flow is struck, and at the end each must have been written exactly once."""
 
 from __future__ import annotations
 
@@ -34,67 +34,67 @@ def copied(row: dict) -> dict:
     return row
 """
 BROKEN = "broken on purpose"
-"""what the code of a flow says that fails"""
+"""the message of a flow's code that fails on purpose"""
 _FAILING = _STEPS.replace("return row", f'raise ValueError("{BROKEN}")')
 _EDITED = "# version {version}\n"
 _PARTITIONS = 2
 _CONNECT_S = 2
 WORKERS = 3
-"""of the flow whose Batches are shared"""
+"""the number of workers of the flow whose Batches are shared"""
 
 
 class FlowFeed(Protocol):
-    """One flow in a folder, and what feeds it. `grow` lays down the next part of its input, whole; `commits` is a number that rises with
-    what its readers can see."""
+    """A flow in a folder, with its input. `grow` adds the next part of the input atomically; `commits` is a number that rises with the
+    visible output."""
 
     folder: Path
     version: int
 
     @property
     def name(self) -> str:
-        """The flow's."""
+        """The name of the flow."""
 
     @property
     def rows(self) -> int:
-        """Of each part."""
+        """The number of records in each part."""
 
     @property
     def parts(self) -> int:
-        """So many have been laid down."""
+        """The number of parts so far."""
 
     @property
     def label(self) -> str:
-        """What reports call it: the same in all lives."""
+        """The flow's name in reports: the same in all lives."""
 
     def edit(self, version: int) -> None:
-        """Other code of the same effect."""
+        """Change the code of the flow without changing its effect."""
 
     def write(self) -> None:
-        """Its files, and what it reads and writes."""
+        """Write the files of the flow, and create what it reads and writes."""
 
     def grow(self) -> None:
-        """One part of `rows` records more. Raises OSError where there is no room, and nothing of it is there then."""
+        """Add one part of `rows` records. Raises OSError if there is no space; then nothing was added."""
 
     def commits(self) -> int:
-        """Of what can be seen of its output: a number that rises."""
+        """A number that rises with the visible output."""
 
     def judge(self) -> Findings:
-        """What is wrong with its output."""
+        """Check the output."""
 
 
 @dataclass
 class FileFeed:
-    """Files to files, one tier: what is numbered comes out in the order of each file."""
+    """Files to files in one tier: the records of each file must stay in order."""
 
     folder: Path
-    """as the flow's processes see it"""
+    """the folder as the flow's processes see it"""
     seen: Callable[[Path], Path] = lambda path: path
     name: str = "filed"
     rows: int = 20
     parts: int = 0
     version: int = 1
     ordered: bool = True
-    """each file's records come out in its order"""
+    """True if the records of each file stay in order"""
 
     @property
     def label(self) -> str:
@@ -108,7 +108,7 @@ class FileFeed:
         self.edit(self.version)
 
     def text(self) -> str:
-        """Of its flow file."""
+        """The text of the flow file."""
         text = f'version: 1\nname: {self.name}\nsources: {{records: {{type: files, path: data, format: json, schema: "{SCHEMA}"}}}}\n'
         text += (
             'steps: {done: {from: records, python: "steps:copied"}}\nsinks: {kept: {from: done, type: files, path: out, format: json}}\n'
@@ -116,7 +116,7 @@ class FileFeed:
         return text
 
     def edit(self, version: int) -> None:
-        """Other code of the same effect."""
+        """Change the code of the flow without changing its effect."""
         self.version = version
         self.seen(self.folder / "steps.py").write_text(_EDITED.format(version=version) + _STEPS)
 
@@ -133,7 +133,7 @@ class FileFeed:
         self.parts += 1
 
     def commits(self) -> int:
-        """See `FlowFeed`: files."""
+        """See `FlowFeed`: the number of visible files."""
         with suppress(OSError):
             return sum(1 for _ in visible_files(self._out))
         return 0
@@ -152,7 +152,7 @@ class FileFeed:
 
 @dataclass
 class SharedFeed(FileFeed):
-    """The same with several workers, which share each Batch: a part is of several streams."""
+    """A FileFeed with several workers that share each Batch: a part consists of several streams."""
 
     name: str = "shared"
     rows: int = 1600
@@ -165,13 +165,13 @@ class SharedFeed(FileFeed):
 
 @dataclass
 class CutFeed(FileFeed):
-    """The same in two tiers, between which a third one is put, and from which it is taken out again."""
+    """A FileFeed in two tiers, between which a third one is inserted and removed again."""
 
     name: str = "cut"
     ordered: bool = False
     """a channel keeps no order"""
     is_long: bool = False
-    """it has the third one"""
+    """True while it has the third tier"""
 
     def text(self) -> str:
         """See `FileFeed`."""
@@ -186,14 +186,14 @@ class CutFeed(FileFeed):
 
 @dataclass
 class TableFeed:
-    """What reads the output of a file flow into a table of PostgreSQL, on a group of hosts. It fails while the server is away, or its code
-    broken; at `capacity`, some seconds of load, the file flow is paused."""
+    """Writes the output of a file flow into a PostgreSQL table, on a group of hosts. It fails while the server is unavailable or its code
+    is broken; if the backlog reaches `capacity`, some seconds of load, the file flow is paused."""
 
     folder: Path
     feeder: FileFeed
     server: Postgres
     hosts: tuple[str, ...]
-    """its group, the first one preferred"""
+    """the hosts of its group; the first one is preferred"""
     version: int = 1
     _seen_rows: int = 0
     _connection: Connection[Any] | None = None
@@ -215,7 +215,7 @@ class TableFeed:
 
     @property
     def parts(self) -> int:
-        """See `FlowFeed`: those of its feeder."""
+        """See `FlowFeed`: the parts of its feeder."""
         return self.feeder.parts
 
     def write(self) -> None:
@@ -225,7 +225,7 @@ class TableFeed:
         self.edit(self.version)
 
     def text(self) -> str:
-        """Of its flow file."""
+        """The text of the flow file."""
         members = ", ".join(f"{{at: {host}, cost: {nth + 1}}}" for nth, host in enumerate(self.hosts))
         text = f"version: 1\nname: {self.name}\nsources:\n"
         text += f'  made: {{type: files, path: {self.feeder.folder / "out"}, format: json, schema: "{SCHEMA}",'
@@ -240,14 +240,14 @@ class TableFeed:
         (self.folder / "steps.py").write_text(_EDITED.format(version=version) + _STEPS)
 
     def break_code(self) -> None:
-        """Code that fails on every record, until the next `edit`."""
+        """Replace the code by one that fails on every record, until the next `edit`."""
         (self.folder / "steps.py").write_text(_FAILING)
 
     def grow(self) -> None:
-        """See `FlowFeed`: its feeder does."""
+        """Does nothing: its feeder grows."""
 
     def commits(self) -> int:
-        """See `FlowFeed`: rows. While the server is away, those that were seen last."""
+        """See `FlowFeed`: the number of rows. While the server is unavailable, the last known number."""
         driver = client.driver()
         try:
             if self._connection is None:
@@ -267,7 +267,7 @@ class TableFeed:
         return check_records(expected, found, ordered=False)
 
     def close(self) -> None:
-        """Give up its connection; the next look makes another one."""
+        """Close the connection; the next request opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -275,7 +275,7 @@ class TableFeed:
 
 @dataclass
 class TopicFeed:
-    """Topic to topic, two tiers with a topic between. Names are its own in each life; `remove` takes the topics away."""
+    """Topic to topic, in two tiers with a topic as channel. The names of the topics are unique for each life; `remove` deletes them."""
 
     folder: Path
     bootstrap: str
@@ -315,7 +315,7 @@ class TopicFeed:
         self.edit(self.version)
 
     def edit(self, version: int) -> None:
-        """Other code of the same effect."""
+        """Change the code of the flow without changing its effect."""
         self.version = version
         (self.folder / "steps.py").write_text(_EDITED.format(version=version) + _STEPS)
 
@@ -325,13 +325,13 @@ class TopicFeed:
         self.parts += 1
 
     def commits(self) -> int:
-        """See `FlowFeed`: the places behind what may be read."""
+        """See `FlowFeed`: the end offsets of the readable records."""
         if self._reader is None:
             self._reader = TopicReader(self.bootstrap, f"{self._prefix}out")
         return sum(self._reader.ends().values())
 
     def judge(self) -> Findings:
-        """See `FlowFeed`; and no transaction is left open."""
+        """See `FlowFeed`. Also checks that no transaction is left open."""
         with closing(TopicReader(self.bootstrap, f"{self._prefix}out")) as reader:
             found = [Found(str(message.partition), message.row()) for message in reader.rest()]
             committed, all_ = reader.ends(), reader.ends(committed=False)
@@ -340,7 +340,7 @@ class TopicFeed:
         return findings
 
     def remove(self) -> None:
-        """Take the topics away."""
+        """Delete the topics."""
         if self._reader is not None:
             self._reader.close()
         for prefix in (self._prefix, f"scribengin-{self.name}-"):
@@ -356,29 +356,30 @@ class TopicFeed:
 
 @dataclass
 class Load:
-    """Feeds flows, a part each, every `every_s` seconds, and notes when their outputs grew; a thread each. A context manager."""
+    """Adds a part to each flow every `every_s` seconds, and records when their outputs grew, with one thread per flow. A context
+    manager."""
 
     feeds: list[FlowFeed]
     every_s: float
     clock: Callable[[], float]
     grown: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
-    """flow → (when by `clock`, `commits`), at each change"""
+    """flow → (time on `clock`, `commits`), at each change"""
     wrong: list[str] = field(default_factory=list)
     _feeding: threading.Event = field(default_factory=threading.Event)
     _looking: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def first_after(self, feed: FlowFeed, moment: float) -> float | None:
-        """When its output first grew after that moment."""
+        """The time at which the flow's output first grew after `moment`; None if it has not."""
         return next((at for at, _ in self.grown[feed.name] if at > moment), None)
 
     def longest_silence_s(self, feed: FlowFeed, since: float, until: float) -> float:
-        """The longest time between the two moments in which nothing new came out."""
+        """The longest time between two moments in which the flow's output did not grow, in seconds."""
         moments = [since, *(at for at, _ in self.grown[feed.name] if since < at < until), until]
         return max(later - earlier for earlier, later in pairwise(moments))
 
     def stop_feeding(self) -> None:
-        """No part more; what goes on is looked at further."""
+        """Add no more parts; outputs are still observed."""
         self._feeding.set()
         for thread in self._threads:
             if thread.name == "feed":
@@ -401,7 +402,7 @@ class Load:
 
     def _feed(self, feed: FlowFeed) -> None:
         while not self._feeding.wait(self.every_s):
-            with suppress(OSError):  # the disk is full: the same part again
+            with suppress(OSError):  # the disk is full: the same part is added again later
                 feed.grow()
 
     def _look(self, feed: FlowFeed) -> None:

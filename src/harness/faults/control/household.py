@@ -1,4 +1,5 @@
-"""A control plane in a folder of its own: a real `scribengin server dev`, what it has started, and the command line as a person uses it."""
+"""A control plane in a folder of its own: a real `scribengin server dev`, the processes that it has started, and the command line as a user
+runs it."""
 
 from __future__ import annotations
 
@@ -38,16 +39,16 @@ _ANSWER_S = 3.0
 _POLL_S = 0.2
 _UP = "harness.faults.control.up_behind"
 _BESIDE = {"node", "master"}
-"""commands that are processes of the household"""
+"""commands that start processes of the household"""
 _API = re.compile(r" is up: API (http\S+?),")
 _SMALL = {"SCRIBENGIN_PORTION_BYTES": "65536"}
-"""so that workers of a tier share Batches of a few files"""
+"""small, so that workers of a tier share Batches of a few files"""
 _MARK = "FAULTS_HOUSEHOLD"
-"""in the environment of all that is started here, and of all that it starts"""
+"""an environment variable of all processes that are started here, and of their children"""
 
 
 class Refusal(Exception):
-    """A command that ended otherwise than with 0, and what it said."""
+    """A command that ended with another status than 0; with its message."""
 
     def __init__(self, words: tuple[str, ...], status: int, said: str, codes: tuple[str, ...]) -> None:
         super().__init__(f"scribengin {' '.join(words)} ended with {status}: {said}")
@@ -56,9 +57,9 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HouseholdProcess:
-    """A process of the household. `role` is `up`, `node` (a further host's agent), `master` (a further one), `zookeeper`, `keeper`,
-    `python` (a worker's own), `jvm` (its Spark), `task` (what Spark has started), or `other`; `worker` names the worker that it belongs to,
-    `host` a further host or master."""
+    """A process of the household. `role` is `up`, `node` (the agent of an additional host), `master` (an additional one), `zookeeper`,
+    `keeper`, `python` (a worker's own), `jvm` (its Spark), `task` (started by Spark) or `other`. `worker` is the worker that it belongs to,
+    `host` the additional host or master."""
 
     process: Process
     role: str
@@ -68,22 +69,22 @@ class HouseholdProcess:
 
 @dataclass
 class Household:
-    """All of it lies in `folder`. As a context manager it ends, at the end, whatever is left of it."""
+    """A control plane with all of its files in `folder`. A context manager that ends all remaining processes."""
 
     folder: Path
     stop: threading.Event
-    """raises Ended where it is waited for something"""
+    """when it is set, waiting raises CampaignEnded"""
     java: Mapping[str, str]
     disk: SmallDisk | None = None
-    """what `folder` lies on, as the processes see it"""
+    """the disk of `folder`, as the processes see it"""
     up: subprocess.Popen[bytes] | None = None
     starts: int = 0
     voting: int = 1
-    """servers of its ZooKeeper; with several there is no wire before them"""
+    """number of servers of its ZooKeeper; with several there is no wire in front of them"""
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """further hosts' agents, by the host's name"""
+    """host → agent, for additional hosts"""
     masters: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """further masters, by their names"""
+    """name → process, for additional masters"""
     wire: ProxyWire = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,30 +92,30 @@ class Household:
 
     @property
     def home(self) -> Path:
-        """As the processes see it."""
+        """The home folder, as the processes see it."""
         return self.folder / "home"
 
     def seen(self, path: Path) -> Path:
-        """`path` as it is for this process."""
+        """A path as this process sees it."""
         return path if self.disk is None else self.disk.seen(path)
 
     @property
     def logs(self) -> Path:
-        """Of `up`; beside the folder, where there is room."""
+        """The folder for the logs of `up`; it is outside of `folder`, which may be full."""
         return self.folder.with_name(f"{self.folder.name}-logs")
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes find, and what they are known by."""
+        """The environment of its processes, with the variable that identifies them."""
         return plain_environment() | dict(self.java) | {"SCRIBENGIN_HOME": str(self.home), _MARK: str(self.folder), **_SMALL}
 
     def start(self) -> None:
-        """`scribengin server dev`, until it says that it is. Raises Hung where it does not."""
+        """Start `scribengin server dev` and wait until it is up. Raises Hung if it does not come up."""
         self.begin()
         self.wait_up()
 
     def begin(self) -> None:
-        """`scribengin server dev`, which may take a while."""
+        """Start `scribengin server dev` without waiting."""
         if self.up is not None:
             self.up.wait()  # it was killed
         self.starts += 1
@@ -127,7 +128,7 @@ class Household:
             )
 
     def wait_up(self) -> None:
-        """Until what was begun says that it is up."""
+        """Wait until the started `scribengin server dev` is up. Raises Hung."""
         assert self.up is not None
         up = self.up
 
@@ -141,11 +142,11 @@ class Household:
         self.wait_for(is_up, "up", UP_WITHIN_S, lambda: f"up did not come up: {self._up_said()}")
 
     def start_node(self, name: str) -> None:
-        """A further host, with a folder of its own; what flows read, write and remember is shared. Raises Hung."""
+        """Start an additional host with a folder of its own; data, outputs and state of flows are shared. Raises Hung."""
         self.nodes[name] = self._start_beside("node", name, self.nodes.get(name))
 
     def start_master(self, name: str) -> None:
-        """A further master, with a folder of its own. Raises Hung."""
+        """Start an additional master with a folder of its own. Raises Hung."""
         self.masters[name] = self._start_beside("master", name, self.masters.get(name), "--state", str(self.home / "state"))
 
     def _start_beside(self, kind: str, name: str, before: subprocess.Popen[bytes] | None, *more: str) -> subprocess.Popen[bytes]:
@@ -183,11 +184,11 @@ class Household:
         return begun
 
     def address_of(self, master: str) -> str:
-        """Where the API of a further master answers."""
+        """The address of the API of an additional master."""
         return str(_API.findall(self._log_of("master", master).read_text(errors="replace"))[-1])
 
     def query_states(self, flow: str) -> set[str]:
-        """Of all Queries of a flow, as its workers said last; empty where no master answers."""
+        """The states of all queries of a flow, by the last reports of its workers; empty if no master answers."""
         with suppress(ScribenginError, OSError, msgspec.DecodeError):
             url = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["http"]
             with Client([url]) as client:
@@ -195,7 +196,7 @@ class Household:
         return set()
 
     def leader(self) -> HouseholdProcess | None:
-        """The process that leads, as a further master says that answers; None where none does, or nobody leads."""
+        """The process that leads, according to an additional master that answers; None if none answers, or none leads."""
         for name, process in self.masters.items():
             if process.poll() is None and (said := _masters(self.address_of(name))) is not None:
                 leads = next((master["id"] for master in said if master["leads"]), None)
@@ -220,16 +221,23 @@ class Household:
         return said["result"]
 
     def parts(self) -> list[HouseholdProcess]:
-        """Its processes that are there now; zombies, and commands that a person gives, are none."""
+        """The current processes of the household, without zombies and without commands that a user runs."""
         return list(self._parts())
 
     def strike(self, number: signal.Signals, parts: Iterable[HouseholdProcess]) -> None:
-        """Send them a signal."""
+        """Send a signal to processes."""
         for part in parts:
             part.process.send(number)
 
     def wait_for(self, what: Callable[[], bool], said: str, within_s: float, why: Callable[[], str] | None = None) -> None:
-        """Until it is true. Raises Hung where it is not in that time, Ended where the campaign is to end."""
+        """Wait until a condition is true. Raises Hung after the time limit, CampaignEnded if the campaign ends.
+
+        Args:
+            what: The condition.
+            said: What is awaited, for the message.
+            within_s: The time limit, in seconds.
+            why: Returns the message of the error; None for a standard one.
+        """
         give_up_s = time.monotonic() + within_s
         while not what():
             if time.monotonic() > give_up_s:
@@ -237,12 +245,12 @@ class Household:
             self.pause(_POLL_S)
 
     def pause(self, seconds: float) -> None:
-        """So long; raises Ended where the campaign is to end."""
+        """Wait for some seconds. Raises CampaignEnded if the campaign ends."""
         if self.stop.wait(seconds):
             raise CampaignEnded
 
     def zookeeper_port(self) -> int | None:
-        """The server's own, behind the wire; None where it has none yet."""
+        """The port of the ZooKeeper server behind the wire; None if it has none yet."""
         with suppress(OSError, msgspec.DecodeError):
             return int(
                 msgspec.json.decode(self.seen(self.home / "zookeeper" / ("1" if self.voting > 1 else "") / "place.json").read_bytes())[
@@ -252,7 +260,7 @@ class Household:
         return None
 
     def sweep(self) -> list[str]:
-        """Kill what is left; returns what that was."""
+        """Kill the remaining processes; returns their descriptions."""
         left = [(part.process.pid, part.role, part.worker) for part in self.parts()]
         for _ in range(20):
             parts = self.parts()
@@ -282,7 +290,7 @@ class Household:
         return next((name for name in (*self.nodes, *self.masters) if str(self._folder_of(name)) in homes), "")
 
     def wrapped(self, command: Sequence[str]) -> list[str]:
-        """The command that runs it where the household's disk is seen."""
+        """The command that runs `command` so that it sees the household's disk."""
         return list(command) if self.disk is None else self.disk.wrap(command, self.logs)
 
     def _up_said(self) -> str:
@@ -301,7 +309,7 @@ class Household:
 
 
 def _masters(url: str) -> list[dict[str, Any]] | None:
-    """What a master says of all; None where it does not answer at once."""
+    """The masters according to the one at `url`; None if it does not answer at once."""
     connection = HTTPConnection(url.removeprefix("http://"), timeout=_ANSWER_S)
     try:
         connection.request("GET", "/v1/masters")
@@ -314,7 +322,7 @@ def _masters(url: str) -> list[dict[str, Any]] | None:
 
 
 def _role(words: list[str], worker: str) -> tuple[str, str]:
-    """(role, worker)"""
+    """The role of a process and its worker, from its command line."""
     if _UP in words:
         return "up", ""
     if "scribengin.cli" in words:

@@ -1,4 +1,5 @@
-"""One life of a control plane: flows are submitted and fed, it is struck, it must come back each time, and at the end all must balance."""
+"""One life of a control plane: flows are submitted and fed, the control plane is struck and must recover each time, and at the end all
+records must be accounted for."""
 
 from __future__ import annotations
 
@@ -37,12 +38,12 @@ _GONE_WITHIN_S = 60.0
 _BETWEEN_ASKS_S = 1.0
 _PART_EVERY_S = 0.5
 _WAIT = "8m"
-"""for a command that waits"""
+"""time limit of commands that wait"""
 
 
 class ControlLife:
-    """What the ways of striking work with. `struck` marks the moment from which recovery counts, `mended` the one from which all must
-    go on."""
+    """What the ways to strike use. `struck` marks the time from which recovery is measured, `mended` the time after which all flows must
+    continue."""
 
     def __init__(self, house: Household, feeds: Sequence[FlowFeed], load: Load, told: LifeTold, limit_s: float) -> None:
         self.house = house
@@ -52,22 +53,22 @@ class ControlLife:
         self._limit_s = limit_s
         self._struck_s = self._mended_s = 0.0
         self.forgives = False
-        """whether a flow may need a person after this strike"""
+        """True if a flow may need intervention after this strike"""
 
     def struck(self) -> None:
-        """It is done, now."""
+        """Record that the strike was made now."""
         self._struck_s = self._mended_s = time.monotonic()
 
     def mended(self) -> None:
-        """What was done is over, now."""
+        """Record that the effect of the strike was removed now."""
         self._mended_s = time.monotonic()
 
     def since_s(self) -> float:
-        """Seconds since it was struck."""
+        """The number of seconds since the strike."""
         return time.monotonic() - self._struck_s
 
     def meet(self, name: str, way: Way, rng: random.Random) -> None:
-        """One strike, and until all runs again."""
+        """Make one strike, and wait until all flows run again."""
         self.house.pause(rng.uniform(0.0, 4.0))
         strike = Struck(name)
         self.told.strikes.append(strike)
@@ -85,7 +86,7 @@ class ControlLife:
             log.write(f"{strike}\n")
 
     def _settle(self, strike: Struck) -> None:
-        """Until all flows have committed after what was done was mended, and are said to run. Raises Hung."""
+        """Wait until all flows have committed after `mended`, and are reported as running. Raises Hung."""
         asked: dict[str, str] = {}
 
         def settled() -> bool:
@@ -95,7 +96,7 @@ class ControlLife:
         self.house.wait_for(settled, "recovery", self._limit_s, lambda: f"{strike.way} ({strike.about}): not recovered: {asked}")
 
     def _help_up(self, strike: Struck, asked: dict[str, str]) -> bool:
-        """Whether all are said to run; what waits for a person is helped once."""
+        """True if all flows are reported as running. A failed or degraded flow is resumed, and recorded as one that needed intervention."""
         self.house.pause(_BETWEEN_ASKS_S)
         try:
             rows = self.house.says("list")
@@ -119,10 +120,21 @@ class ControlLife:
 
 @dataclass(frozen=True, slots=True)
 class LifeGround:
-    """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
-    `hosts`: so many take workers, the first is that of the master. `masters`: so many are up, the first that of `up`. `voting`: servers
-    of its ZooKeeper. `shared`: a flow with several workers lives beside the others; `cut`: one whose cut changes; `read`: another from
-    files to files, and one on a group of hosts that reads its output into PostgreSQL."""
+    """The environment of a life.
+
+    Attributes:
+        folder: The folder of the life.
+        java: Environment variables for a Java that starts fast.
+        stop: When it is set, the life ends.
+        bootstrap: The broker for a chain over Kafka; empty for none.
+        disk: The disk that contains all files; None for the normal one.
+        hosts: The number of hosts with workers; the first one is that of the master.
+        masters: The number of masters; the first one is that of `up`.
+        voting: The number of ZooKeeper servers.
+        shared: Add a flow with several workers.
+        cut: Add a flow whose tiers change.
+        read: Add a flow from files to files, and one on a group of hosts that writes its output into PostgreSQL.
+    """
 
     folder: Path
     java: Mapping[str, str]
@@ -136,14 +148,21 @@ class LifeGround:
     cut: bool = False
     read: bool = False
     limit_s: float = 400.0
-    """for each recovery"""
+    """time limit of each recovery, in seconds"""
 
 
 def run_control_life(ways: Sequence[str], seed: int, ground: LifeGround, schedule: Schedule, *, beside: Beside = nullcontext) -> LifeTold:
-    """Live it; its folder is made anew. `ways` is what it is told to meet, `schedule` gives them one by one, each when the one before is
-    over, after so many seconds. `beside` is entered when all is up, and left before the end.
+    """Run a life in a new folder, and return its result.
 
-    Raises Ended where `stop` is set; nothing is left running then.
+    Args:
+        ways: The names of the ways to strike, for the result.
+        seed: The seed of the random numbers.
+        ground: The environment.
+        schedule: Yields the ways one by one. The next one is requested when the last one is over, after a pause.
+        beside: A context manager that is entered when all is up, and left before the end.
+
+    Raises:
+        CampaignEnded: if `stop` is set. No process is left then.
     """
     told = LifeTold(tuple(ways), seed, bool(ground.bootstrap))
     began = time.monotonic()
@@ -161,7 +180,7 @@ def run_control_life(ways: Sequence[str], seed: int, ground: LifeGround, schedul
 
 
 def in_order(ways: Sequence[tuple[str, Way]]) -> Schedule:
-    """Each once."""
+    """Each way once."""
     left = list(ways)
     return lambda _elapsed_s: left.pop(0) if left else None
 
@@ -205,12 +224,12 @@ def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack
 
 
 def _names(hosts: int) -> list[str]:
-    """Of the further ones."""
+    """The names of the additional hosts."""
     return [f"host{nth}" for nth in range(2, hosts + 1)]
 
 
 def _end(house: Household, feeds: Sequence[FlowFeed], told: LifeTold) -> None:
-    """All that is there goes through, then everything ends in order, and what is left is looked at."""
+    """Process all remaining records, end everything in order, and check the result."""
     for feed in feeds:
         house.says("drain", feed.name, "--wait", _WAIT)
         told.workers += sum(int(tier["worker"].rpartition("-")[2]) for tier in house.says("status", feed.name)["tiers"] if tier["worker"])
@@ -242,7 +261,7 @@ def _end(house: Household, feeds: Sequence[FlowFeed], told: LifeTold) -> None:
 
 
 def terms_out_of_order(state: Path) -> list[str]:
-    """Decisions of a flow that were made under an older Term than one before them: a fence that did not hold."""
+    """Decisions of a flow that were made under an older Term than an earlier decision: a fence that failed."""
     wrong = []
     for folder in sorted(state.glob("*/*/decisions")):
         last = 0

@@ -1,5 +1,5 @@
-"""How masters are struck where three are up: that of `up`, beside its ZooKeeper and its host's agent, and two more. The one that leads is
-always one of the two: that of `up` would take ZooKeeper with it, which is another strike."""
+"""Ways to strike masters when three are running: that of `up`, with its ZooKeeper and its host's agent, and two others. The struck leader
+is always one of the two others: the death of `up` would end ZooKeeper too, which is another strike."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 SESSION_S = 10.0
 _LEADS_WITHIN_S = 90.0
-"""after the end of a session another one leads within seconds, where the machine is not busy"""
+"""another master leads within seconds after the end of a session, if the machine is not busy"""
 _WRITING_S = 30.0
 
 
 def leader_killed(life: ControlLife, rng: random.Random) -> str:
-    """SIGKILL for the one of three that leads; another must lead. It is started again after a while."""
+    """Kill the leader with SIGKILL; another master must lead. It is started again after a while."""
     house, leader = life.house, _leader_beside_up(life.house)
     life.struck()
     house.strike(signal.SIGKILL, [leader])
@@ -38,7 +38,8 @@ def leader_killed(life: ControlLife, rng: random.Random) -> str:
 
 
 def leader_stopped(life: ControlLife, rng: random.Random) -> str:
-    """SIGSTOP for it, past its session, and SIGCONT when another one leads: what it then writes under its old Term has no effect."""
+    """Suspend the leader with SIGSTOP until its session expires and another master leads, then resume it: its writes under the old Term
+    must have no effect."""
     house, leader = life.house, _leader_beside_up(life.house)
     life.struck()
     house.strike(signal.SIGSTOP, [leader])
@@ -54,8 +55,8 @@ def leader_stopped(life: ControlLife, rng: random.Random) -> str:
 
 
 def standby_killed(life: ControlLife, rng: random.Random) -> str:
-    """SIGKILL for one that does not lead, while a flow is paused and resumed through it again and again. What it has answered is so, seen
-    through another master."""
+    """Kill a standby while a flow is paused and resumed through it repeatedly. What it has acknowledged must be visible through another
+    master."""
     house, leader = life.house, _leader_beside_up(life.house)
     feed = rng.choice(life.feeds)
     (standby,) = (part for part in house.parts() if part.role == "master" and part.host != leader.host)
@@ -88,7 +89,7 @@ def standby_killed(life: ControlLife, rng: random.Random) -> str:
 
 
 def _leader_beside_up(house: Household) -> HouseholdProcess:
-    """Where that of `up` leads, it sleeps until another one does."""
+    """The leader. If it is that of `up`, it is suspended until another one leads."""
     house.wait_for(lambda: house.leader() is not None, "a leader", _LEADS_WITHIN_S)
     leader = house.leader()
     if leader is not None and leader.role == "up":
@@ -103,7 +104,7 @@ def _leader_beside_up(house: Household) -> HouseholdProcess:
 
 
 def _until_another_leads(house: Household, before: HouseholdProcess) -> float:
-    """Seconds. Raises Hung where none does."""
+    """Wait until another master leads; returns the number of seconds. Raises Hung."""
     began_s = time.monotonic()
 
     def is_led() -> bool:

@@ -1,4 +1,4 @@
-"""Processes of this machine as `/proc` tells of them: Linux only."""
+"""Information about processes of this machine, from `/proc`; Linux only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class FoundProcess:
-    """A process that is there: its environment when it began, and its words."""
+    """A running process, with its environment at its start and its command line."""
 
     process: Process
     environment: dict[str, str]
@@ -26,12 +26,12 @@ class FoundProcess:
 
 
 def processes_with(name: str, value: str) -> Iterator[FoundProcess]:
-    """Those in whose environment `name` is `value`, as far as this user may see them; zombies are none."""
+    """The processes whose environment variable `name` is `value`, without zombies and without those of other users."""
     sign = f"{name}={value}".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        with suppress(OSError):  # it has ended, or is none of ours
+        with suppress(OSError):  # it has ended, or belongs to another user
             environment = (entry / "environ").read_bytes().split(b"\0")
             born = birth_of(int(entry.name)) if sign in environment else None
             words = _texts((entry / "cmdline").read_bytes().split(b"\0")) if born else []
@@ -41,7 +41,7 @@ def processes_with(name: str, value: str) -> Iterator[FoundProcess]:
 
 
 def ports_of(process: Process) -> set[int]:
-    """This end's ports of its TCP connections; none where it has ended."""
+    """The local ports of a process's TCP connections; empty if it has ended."""
     found: set[int] = set()
     with suppress(OSError):
         mine = set()
@@ -56,7 +56,7 @@ def ports_of(process: Process) -> set[int]:
 
 
 def figures_of(process: Process) -> dict[str, float]:
-    """What it uses: memory that is resident, threads, open files. None of it where it has ended."""
+    """The resources that a process uses: resident memory, threads, open files. Empty if it has ended."""
     base = Path(f"/proc/{process.pid}")
     with suppress(OSError):
         fields = (base / "stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What the campaign over the control plane remembers (`control.jsonl`, a life a line) and tells (`control.md`, from all of it)."""
+"""The stored results of the control plane's campaign (`control.jsonl`, one life per line), and the report about them (`control.md`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_lives(folder: Path) -> list[LifeTold]:
 
 
 def append_life(folder: Path, life: LifeTold) -> None:
-    """Remember one."""
+    """Store the result of a life."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "control.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(asdict(life)) + b"\n")
@@ -44,7 +44,7 @@ def write_control_report(folder: Path, lives: Sequence[LifeTold]) -> Path:
 
 
 def line_of_life(life: LifeTold) -> str:
-    """A life in one line, for the terminal."""
+    """The result of a life in one line, for the terminal."""
     wrong = "; ".join(life.wrong) or life.skipped
     return f"{_MARKS[life.verdict]} seed {life.seed}  {life}  {life.rows} rows, {life.seconds:g} s" + (f"  {wrong}" if wrong else "")
 

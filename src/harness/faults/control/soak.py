@@ -1,4 +1,4 @@
-"""What must stay flat while a control plane is struck for long: memory, threads, open files, records."""
+"""Checks that figures do not grow while a control plane is struck for a long time: memory, threads, open files, records."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 EVERY_S = 30.0
 _FEWEST = 8
-"""samples of one process: with fewer nothing is said of it"""
+"""minimum number of samples of a process; with fewer, no trend is computed"""
 _WARM = 1 / 3
-"""of a process's samples: what it grows in them is what it needs"""
+"""share of a process's samples, at the beginning, in which it may grow"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """One figure of one process (`of` is its role and pid), or of the registry, `at_s` seconds after the begin."""
+    """One figure of one process (`of` is its role and pid), or of the registry, `at_s` seconds after the beginning."""
 
     at_s: float
     of: str
@@ -46,7 +46,7 @@ class ProcessSample:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How a figure went: its median, its least and most, and by how much it grew over the time, by the median of all slopes."""
+    """The trend of a figure: its range, its median, and its growth over the time, from the median of all slopes."""
 
     of: str
     what: str
@@ -59,7 +59,7 @@ class Trend:
 
     @property
     def is_flat(self) -> bool:
-        """True where it grew less than it may."""
+        """True if the figure grew no more than allowed."""
         return self.growth <= self.may_grow
 
     def __str__(self) -> str:
@@ -69,14 +69,14 @@ class Trend:
 
 
 FLOORS = {"memory MiB": 8.0, "threads": 3.0, "open files": 6.0, "records": 6.0, "record bytes": 4096.0}
-"""What a figure may always grow by over a soak; else a tenth of its median."""
+"""figure → the growth that is always allowed over a soak; a tenth of the median is allowed if that is more"""
 HEAP_MIB = 48.0
-"""the same of ZooKeeper's memory: a JVM first fills a part of its heap, of 256 MiB, before it collects"""
+"""the same for ZooKeeper's memory: a JVM first fills a part of its heap of 256 MiB before it collects garbage"""
 _SHARE = 0.1
 
 
 def trends(samples: Sequence[ProcessSample]) -> list[Trend]:
-    """Of every figure of which there are enough samples, the first third left out."""
+    """The trend of every figure with enough samples, without the first third of them."""
     found = []
     for of, what in dict.fromkeys((sample.of, sample.what) for sample in samples):
         mine = [(sample.at_s, sample.value) for sample in samples if (sample.of, sample.what) == (of, what)]
@@ -84,7 +84,7 @@ def trends(samples: Sequence[ProcessSample]) -> list[Trend]:
         if len(mine) < _FEWEST:
             continue
         values = [value for _, value in kept]
-        # a plain fit would follow one peak; the median of the slopes between all pairs does not
+        # a linear fit would follow a single peak; the median of the slopes between all pairs does not
         slope = statistics.median((later - value) / (then - at) for (at, value), (then, later) in combinations(kept, 2))
         median = statistics.median(values)
         growth = slope * (kept[-1][0] - kept[0][0])
@@ -95,7 +95,7 @@ def trends(samples: Sequence[ProcessSample]) -> list[Trend]:
 
 
 class Sampler:
-    """Looks at a household's master and ZooKeeper in a thread, and writes a line for each figure."""
+    """Samples a household's master and ZooKeeper in a thread, and writes a line for each figure."""
 
     def __init__(self, house: Household, file: Path, *, every_s: float = EVERY_S) -> None:
         self.samples: list[ProcessSample] = []
@@ -106,7 +106,7 @@ class Sampler:
 
     @contextmanager
     def running(self) -> Iterator[Sampler]:
-        """Inside the block it looks."""
+        """Take samples for the duration of the block."""
         ended = threading.Event()
 
         def sample_until_ended() -> None:
@@ -122,7 +122,7 @@ class Sampler:
             thread.join()
 
     def sample_all(self) -> None:
-        """One sample of everything."""
+        """Take one sample of every figure."""
         at_s = round(time.monotonic() - self._began, 1)
         new = [
             ProcessSample(at_s, f"{part.role} {part.process.pid}", what, value)
@@ -144,8 +144,8 @@ class Sampler:
 
 
 def _histories(registry: Registry) -> list[int]:
-    """The bytes of each record of which there are at most so many, or that holds at most so much: answers to writes that were asked for
-    (kept for a day), what became of flows, their operations and versions. They fill up in the first hours; that is no growth."""
+    """The sizes in bytes of the records whose number or size is limited: the stored answers to writes (kept for a day), and the histories
+    of flows, with their operations and versions. They fill up in the first hours, which is not growth."""
     found = [f"requests/{name}" for name in registry.children("requests")]
     for flow in registry.children("flows"):
         found += [CHANGES(flow).path, ATTEMPTS(flow).path]
@@ -154,7 +154,7 @@ def _histories(registry: Registry) -> list[int]:
 
 
 def _monitored(port: int) -> dict[str, str]:
-    """What ZooKeeper says of itself."""
+    """ZooKeeper's own monitoring data."""
     said = b""
     with socket.create_connection((HOST, port), timeout=5.0) as connection:
         connection.sendall(b"mntr")

@@ -1,4 +1,4 @@
-"""What a life under strikes has told: its strikes, their recoveries, what must not be."""
+"""The result of a life under strikes: its strikes, their recoveries, and what was wrong."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Struck:
 
     way: str
     about: str = ""
-    """how just this one was done"""
+    """details of this strike"""
     silent_s: dict[str, float] = field(default_factory=dict)
-    """flow → the longest time, from the strike until all ran again, in which nothing new of it could be seen"""
+    """flow → the longest time without new output, in seconds, from the strike until all flows ran again"""
     running_s: float | None = None
-    """from the strike until the control plane said of all flows that they run, and all had committed after what was done was mended; None
-    where that never came"""
+    """seconds from the strike until the control plane reported all flows as running and all had committed after the repair; None if that
+    did not happen"""
     person: list[str] = field(default_factory=list)
-    """flows that waited for a person, and why"""
+    """the flows that needed intervention, and why"""
 
     def __str__(self) -> str:
         silent = ", ".join(f"{flow} {took:.1f} s" for flow, took in self.silent_s.items())
@@ -29,7 +29,7 @@ class Struck:
 
 @dataclass(slots=True)
 class LifeTold:
-    """A life: what it was to meet, what it met, and what is wrong with it."""
+    """The result of a life: the planned ways, the actual strikes, and what was wrong."""
 
     ways: tuple[str, ...]
     seed: int
@@ -39,10 +39,10 @@ class LifeTold:
     skipped: str = ""
     rows: int = 0
     workers: int = 0
-    """started in all"""
+    """the number of workers that were started"""
     seconds: float = 0.0
     flat: list[str] = field(default_factory=list)
-    """of a soak: how each figure went"""
+    """the trend of each figure, for a soak"""
 
     @property
     def verdict(self) -> str:

@@ -1,5 +1,5 @@
-"""`python -m harness.faults.control.up_behind PORT [3]`: `scribengin server dev`, whose master and workers reach ZooKeeper through the
-wire that listens on PORT; or, where a number of servers follows, with so many that vote, and no wire. Nothing else of it is changed."""
+"""`python -m harness.faults.control.up_behind PORT [3]` runs `scribengin server dev` with a master and workers that reach ZooKeeper through
+the wire on PORT. If a number of servers follows, ZooKeeper has that many voting servers, and there is no wire. Nothing else is changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scribengin.hosts import up
 class _Behind(zookeeper.ZooKeeper):
     @property
     def address(self) -> str:
-        """That of the wire."""
+        """The address of the wire."""
         return f"127.0.0.1:{sys.argv[1]}"
 
 

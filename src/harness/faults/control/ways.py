@@ -1,4 +1,4 @@
-"""How a control plane is struck. Each way does it, mends it where that is the campaign's to do, and says how it was done."""
+"""The ways to strike a control plane. Each one strikes, repairs what the campaign must repair, and returns a description."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = 160
 
 
 def master_killed(life: ControlLife, rng: random.Random) -> str:
-    """The master with its ZooKeeper; somebody starts them again, at once or after a while. Workers go on."""
+    """Kill the master with its ZooKeeper; they are started again, at once or after a while. Workers continue."""
     house = life.house
     before = {part.process.pid for part in house.parts() if part.role == "python"}
     house.strike(signal.SIGKILL, _of(life, "up"))
@@ -43,7 +43,7 @@ def master_killed(life: ControlLife, rng: random.Random) -> str:
 
 
 def worker_killed(life: ControlLife, rng: random.Random) -> str:
-    """One worker: its Python, its JVM, a task's Python, all of it at once, or its Python with its keeper."""
+    """Kill a worker: its Python, its JVM, the Python of a task, all of it, or its Python with its keeper."""
     parts = life.house.parts()
     worker = rng.choice(sorted({part.worker for part in parts if part.role == "python"}))
     what = rng.choice(("python", "jvm", "task", "group", "keeper"))
@@ -58,7 +58,7 @@ def worker_killed(life: ControlLife, rng: random.Random) -> str:
 
 
 def all_killed(life: ControlLife, rng: random.Random) -> str:
-    """Everything at once; then `up`."""
+    """Kill everything at once, then start `up`."""
     house = life.house
     parts = house.parts()
     rng.shuffle(parts)
@@ -75,7 +75,7 @@ def all_killed(life: ControlLife, rng: random.Random) -> str:
 
 
 def zookeeper_restarted(life: ControlLife, rng: random.Random) -> str:
-    """ZooKeeper alone is killed; its `up` must start it again."""
+    """Kill ZooKeeper only; `up` must start it again."""
     number = rng.choice((signal.SIGKILL, signal.SIGTERM))
     before = _of(life, "zookeeper")
     life.struck()
@@ -87,7 +87,7 @@ def zookeeper_restarted(life: ControlLife, rng: random.Random) -> str:
 
 
 def zookeeper_lost(life: ControlLife, rng: random.Random) -> str:
-    """One of three ZooKeepers: killed, and started again by its `up`; or asleep for longer than a session."""
+    """Strike one of three ZooKeeper servers: kill it, so that its `up` must start it again, or suspend it for longer than a session."""
     hit, sleeps = rng.choice(_of(life, "zookeeper")), rng.random() < 0.5
     house = life.house
     life.struck()
@@ -100,31 +100,32 @@ def zookeeper_lost(life: ControlLife, rng: random.Random) -> str:
 
 
 def session_expired(life: ControlLife, rng: random.Random) -> str:
-    """The master, or one worker, is cut off from ZooKeeper past its session; then it comes back."""
+    """Cut the master, or one worker, off from ZooKeeper until its session expires, then reconnect it."""
     who = rng.choice(("up", "python"))
     part = rng.choice(_of(life, who))
     return f"{part.worker or 'the master'} {_cut(life, rng, [part], SESSION_S + rng.uniform(2.0, 10.0))}"
 
 
 def network_cut(life: ControlLife, rng: random.Random) -> str:
-    """Masters, agents and workers are cut off from ZooKeeper, all at once, shorter or longer than a session."""
+    """Cut masters, agents and workers off from ZooKeeper all at once, for less or more than a session."""
     return _cut(
         life, rng, _of(life, "up", "master", "node", "python"), rng.choice((rng.uniform(1.0, 8.0), SESSION_S + rng.uniform(0.0, 15.0)))
     )
 
 
 def worker_stopped(life: ControlLife, rng: random.Random) -> str:
-    """SIGSTOP for all of a worker, so long that its session is over and not yet replaced, or for a minute; then SIGCONT."""
+    """Suspend all processes of a worker with SIGSTOP, until its session has expired and it is not replaced yet, or for a minute; then
+    resume them."""
     return _stopped(life, rng, rng.uniform(SESSION_S + 1.0, SESSION_S + 10.0))
 
 
 def worker_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:
-    """The same for a minute."""
+    """Suspend all processes of a worker for a minute."""
     return _stopped(life, rng, _MINUTE_S)
 
 
 def master_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:  # noqa: ARG001
-    """SIGSTOP for the master, past its session; then SIGCONT. What it then writes under its old Term must have no effect."""
+    """Suspend the master with SIGSTOP until its session has expired, then resume it. Its writes under the old Term must have no effect."""
     house = life.house
     parts = _of(life, "up")
     life.struck()
@@ -136,8 +137,8 @@ def master_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:  # no
 
 
 def host_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:
-    """SIGSTOP for a further host: its agent and its workers, for a minute. Nobody can kill them meanwhile: when they wake, others have
-    their tiers. The agent, which would kill them, wakes last: until then they must see for themselves that they are fenced."""
+    """Suspend an additional host, its agent and its workers, for a minute. They cannot be killed meanwhile, and other workers take their
+    tiers over. The agent, which would kill the workers, is resumed last: until then they must detect by themselves that they are fenced."""
     house = life.house
     host = next(iter(house.nodes))
     parts = [part for part in house.parts() if part.host == host]
@@ -155,7 +156,7 @@ def host_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:
 
 
 def host_killed(life: ControlLife, rng: random.Random) -> str:
-    """A further host with all of it; later it is there again. Or its agent alone: its workers go on."""
+    """Kill an additional host with all of its processes, and start it again later; or only its agent, while its workers continue."""
     house, alone = life.house, rng.random() < 0.5
     host = next(iter(house.nodes))
     parts = [part for part in house.parts() if part.host == host and (part.role == "node" or not alone)]
@@ -170,7 +171,7 @@ def host_killed(life: ControlLife, rng: random.Random) -> str:
 
 
 def version_applied(life: ControlLife, rng: random.Random) -> str:
-    """Another version of one flow, under load."""
+    """Apply another version of a flow under load."""
     feed = rng.choice(life.feeds)
     feed.edit(feed.version + 1)
     applied = life.house.says("apply", str(feed.folder / "flow.yaml"), "--wait", _WAIT)
@@ -179,7 +180,7 @@ def version_applied(life: ControlLife, rng: random.Random) -> str:
 
 
 def paused_and_resumed(life: ControlLife, rng: random.Random) -> str:
-    """One flow is paused or stopped, nothing of it comes then, and resumed."""
+    """Pause or stop a flow, check that it writes nothing then, and resume it."""
     feed, verb = rng.choice(life.feeds), rng.choice(("pause", "stop"))
     house = life.house
     house.says(verb, feed.name, "--wait", _WAIT)
@@ -194,7 +195,7 @@ def paused_and_resumed(life: ControlLife, rng: random.Random) -> str:
 
 
 def helper_killed(life: ControlLife, rng: random.Random) -> str:
-    """A worker that helps: killed, or asleep for longer than the others wait for it."""
+    """Strike a helping worker: kill it, or suspend it for longer than the others wait for it."""
     house = life.house
     helpers = sorted({part.worker for part in house.parts() if part.role == "python" and HELPER in part.worker})
     if not helpers:
@@ -211,7 +212,7 @@ def helper_killed(life: ControlLife, rng: random.Random) -> str:
 
 
 def workers_scaled(life: ControlLife, rng: random.Random) -> str:
-    """Another number of workers, under load; now and then one of them is killed at once."""
+    """Change the number of workers under load; sometimes one of them is killed at once."""
     house = life.house
     count = rng.randrange(1, 5)
     life.struck()
@@ -228,7 +229,7 @@ def workers_scaled(life: ControlLife, rng: random.Random) -> str:
 
 
 def tier_inserted(life: ControlLife, rng: random.Random) -> str:
-    """A tier is put between two others of a flow, or taken out again, under load; meanwhile one of the flow's workers is killed."""
+    """Insert a tier between two others of a flow, or remove it, under load; meanwhile one of the flow's workers is killed."""
     house, feed = life.house, next(feed for feed in life.feeds if isinstance(feed, CutFeed))
     feed.is_long = not feed.is_long
     feed.write()
@@ -245,8 +246,8 @@ def tier_inserted(life: ControlLife, rng: random.Random) -> str:
 
 
 def reader_failing(life: ControlLife, rng: random.Random) -> str:
-    """A flow that reads what another one writes fails, until its feeder is paused for it and rests: its server is killed and started
-    again, or its code is broken and mended by another version."""
+    """Let a flow that reads another flow's output fail until its feeder is paused for that reason: its server is killed and started again,
+    or its code is broken and then fixed by another version."""
     house, reader, serves = life.house, next(feed for feed in life.feeds if isinstance(feed, TableFeed)), rng.random() < 0.5
     life.struck()
     if serves:
@@ -271,8 +272,8 @@ def reader_failing(life: ControlLife, rng: random.Random) -> str:
 
 
 def _held_back(life: ControlLife, reader: TableFeed, sign: str) -> str:
-    """Until its feeder is said to be paused because the reader has failed, with `sign` in the reason, and its Queries are; returns the
-    reason. Raises Hung."""
+    """Wait until the feeder is reported as paused because the reader has failed, with `sign` in the reason, and its queries are paused;
+    returns the reason. Raises Hung."""
     house, feeder = life.house, reader.feeder
     status = dict[str, Any]()
 
@@ -289,12 +290,12 @@ def _held_back(life: ControlLife, reader: TableFeed, sign: str) -> str:
 
 
 def disk_full(life: ControlLife, rng: random.Random) -> str:
-    """The disk on which everything lies is full for a while; then there is room again. A person may have to say so."""
+    """Fill the disk with all files for a while, then free the space. The flows may have to be resumed by a command."""
     house = life.house
     life.forgives = True
     ballast = house.seen(house.folder / "ballast")
     before = {part.process for part in _of(life, "zookeeper")}
-    # unbuffered: what is left in a buffer is written when the file is closed, and there is no room
+    # unbuffered: a buffer would be written at the close of the file, when there is no space
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"\0" * 2**16)
@@ -335,19 +336,19 @@ WAYS: dict[str, Way] = {
     "reader-failing": reader_failing,
     "disk-full": disk_full,
 }
-"""By the names that reports and `ONLY=control:…` use."""
+"""name in reports and in `ONLY=control:…` → way"""
 OF_HOSTS = frozenset({"host-stopped-a-minute", "host-killed", "reader-failing"})
-"""those that need a further host"""
+"""ways that need an additional host"""
 OF_MASTERS = frozenset({"leader-killed", "leader-stopped", "standby-killed"})
-"""those that need three masters"""
+"""ways that need three masters"""
 OF_WORKERS = frozenset({"helper-killed", "workers-scaled"})
-"""those that need a flow with several workers"""
+"""ways that need a flow with several workers"""
 OF_CUTS = frozenset({"tier-inserted"})
-"""those that need a flow whose cut changes"""
+"""ways that need a flow whose tiers change"""
 OF_READERS = frozenset({"reader-failing"})
-"""those that need a flow that reads what another one writes"""
+"""ways that need a flow that reads another flow's output"""
 OF_ENSEMBLE = frozenset({"zookeeper-lost"})
-"""those that need several ZooKeepers, before which there is no wire to cut"""
+"""ways that need several ZooKeeper servers, in front of which there is no wire to cut"""
 ON_SMALL_DISK = frozenset({"disk-full"})
 OF_WIRE = frozenset({"session-expired", "network-cut"})
 
@@ -357,7 +358,7 @@ def _of(life: ControlLife, *roles: str) -> list[HouseholdProcess]:
 
 
 def _struck_again(life: ControlLife) -> int:
-    """How many were still there: some had been forked just before."""
+    """Strike again, and return how many processes still existed: some may have been forked just before the first strike."""
     left = life.house.parts()
     life.house.strike(signal.SIGKILL, left)
     return len(left)
@@ -387,7 +388,7 @@ def _cut(life: ControlLife, rng: random.Random, parts: list[HouseholdProcess], s
 
 
 def _belongs_to(parts: list[HouseholdProcess]) -> Callable[[int], bool]:
-    """Whether a port of this machine is one of theirs; remembered: asked at each piece of data."""
+    """A function that returns True for ports of these processes. It caches its results, because it is called for each piece of data."""
     known: dict[int, bool] = {}
 
     def hits(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""The network between a registry and its clients: a TCP proxy that can be cut, for all or for some of those who connect."""
+"""The network between a registry and its clients: a TCP proxy that can cut off all of the clients, or some."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOK_S = 0.2
 
 How = Literal["silent", "refused"]
 HOWS: tuple[How, ...] = ("silent", "refused")
-"""`silent`: what is sent does not arrive, and nobody hears of it; it does when the wire is mended. `refused`: connections are reset."""
+"""`silent`: data does not arrive until the wire is repaired, and no end is notified. `refused`: connections are reset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,11 @@ class _Cut:
 
 @dataclass(slots=True)
 class ProxyWire:
-    """Listens on `port` of 127.0.0.1 for what `server` names at each connection. A context manager; at its end all is cut."""
+    """Listens on `port` of 127.0.0.1, and connects clients with the port that `server` returns. A context manager that cuts all connections
+    at its end."""
 
     server: Callable[[], int | None]
-    """the port behind it; None where there is none now"""
+    """returns the port behind the wire; None if there is none now"""
     port: int = 0
     _cut: _Cut | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -44,7 +45,7 @@ class ProxyWire:
     _closed: bool = False
 
     def cut(self, how: How, hits: Callable[[int], bool]) -> None:
-        """From now on, until `mend`."""
+        """Cut connections off until `mend`."""
         with self._changed:
             self._cut = _Cut(how, hits)
             pairs = list(self._pairs.items())
@@ -54,7 +55,7 @@ class ProxyWire:
                     _shut(pair)
 
     def mend(self) -> None:
-        """Let pass what waits, and what comes."""
+        """End the cut: delayed data and new connections pass."""
         with self._changed:
             self._cut = None
             self._changed.notify_all()
@@ -102,7 +103,7 @@ class ProxyWire:
             return
         try:
             server = socket.create_connection((HOST, behind), timeout=_ENDED_WITHIN_S)
-        except OSError:  # it is down
+        except OSError:  # the server is not running
             client.close()
             return
         server.settimeout(None)
@@ -126,7 +127,7 @@ class ProxyWire:
             self._pairs.pop(port, None)
 
     def _passes(self, port: int) -> bool:
-        """True, when it may; a silent cut lets wait, a refusal answers with False."""
+        """Wait while the port is cut off silently. Returns False if it is refused."""
         with self._changed:
             while (cut := self._cut) is not None and not self._closed and cut.hits(port):
                 if cut.how == "refused":

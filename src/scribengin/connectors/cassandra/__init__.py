@@ -7,14 +7,14 @@ __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
-    """The configured source."""
+    """Create the source from its options."""
     from scribengin.connectors.cassandra.source import CassandraSource
 
     return CassandraSource(place)
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
-    """The configured sink."""
+    """Create the sink from its options."""
     from scribengin.connectors.cassandra.store import CassandraStore
     from scribengin.connectors.keyed.sink import KeyedSink
 

@@ -1,4 +1,4 @@
-"""The only module that uses the client library: a session, errors as Scribengin errors, quoted names."""
+"""The only module that uses the client library: a session, client errors as Scribengin errors, and quoted names."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 _PORT, _MOST_PORT = 9042, 65_535
 _PROTOCOL = 4
-"""supported by every maintained server, 3.0 to 5.0, so that no version is negotiated"""
+"""the protocol version that every maintained server supports (3.0 to 5.0), so that no version is negotiated"""
 _CONNECT_S, _ANSWER_S = 10.0, 30.0
 _AGAIN_S = 1.0
 """seconds between two attempts to reach an unavailable node"""
 _NOTED_WITHIN_S = 1.0
 _IN_FLIGHT = 16
-"""maximum concurrent requests of one part"""
+"""maximum number of concurrent requests for one part"""
 _KNOWN = frozenset({"user", "password", "ca", "datacenter"})
 _NO_TABLE = re.compile(r"unconfigured table|table \S+ does not exist")
 _MESSAGE = re.compile(r'message="(.*?)"(?: info=|>?$)')
 _TABLE_GONE = ("unconfigured table", "does not exist", "Undefined column", "Unknown identifier", "maximum_timestamp")
 _FOR_NOW = ("disk_usage", "disk usage")
-"""found in the answers of servers with disk guardrails"""
+"""texts in the answers of servers whose disk guardrails refuse writes for now"""
 _TOO_LARGE = (
     "is too large for the maximum size",
     "Batch too large",
@@ -58,13 +58,13 @@ def driver() -> Any:
 
 
 class NoTable(Exception):
-    """There is no table of that name."""
+    """The table does not exist."""
 
 
 class CassandraCluster:
-    """The nodes of one cluster. Pickled with its secrets and without connections; `str` shows no secret. Thread-safe.
+    """The nodes of one cluster. Thread-safe. Pickled with its secrets and without connections; `str` shows no secret.
 
-    The answers of a source's queries are bytes: for each cell, its encoding in the protocol.
+    Sources get the cells of an answer as bytes, in the encoding of the protocol.
     """
 
     def __init__(self, node: str, options: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
@@ -96,7 +96,7 @@ class CassandraCluster:
 
     @property
     def session(self) -> Any:
-        """The connected session. Raises Unreachable; raises SourceError or SinkError if a retry cannot succeed."""
+        """The connected session. Raises Unreachable if no node answers; SourceError or SinkError if a retry cannot succeed."""
         with self._lock:
             if self._session is None:
                 self._session = self._connected()
@@ -115,7 +115,7 @@ class CassandraCluster:
             session.cluster.shutdown()
 
     def ask(self, query: Any, values: Sequence[Any] = (), *, serial: bool = False) -> Any:
-        """The rows of the answer, as tuples, fetched page by page. `serial`: read with serial consistency, never stale. Raises as
+        """The rows of the answer, as tuples, fetched page by page. `serial` reads with serial consistency, which is never stale. Raises as
         `session`, and NoTable if the table does not exist."""
         try:
             return self.session.execute(query, values or None, execution_profile="serial" if serial else "read")
@@ -159,13 +159,13 @@ class CassandraCluster:
         return space
 
     def table(self, keyspace: str, name: str) -> Any:
-        """The current metadata of a table; None if there is none. Raises as `keyspace`."""
+        """The current metadata of a table; None if the table does not exist. Raises as `keyspace`."""
         self.keyspace(keyspace)
         self.refresh(keyspace, name)
         return self.keyspace(keyspace).tables.get(name)
 
     def prepare(self, query: str) -> Any:
-        """A prepared statement that may be sent any number of times."""
+        """Prepare a statement, which may then be sent any number of times."""
         try:
             prepared = self.session.prepare(query)
         except Exception as error:
@@ -174,7 +174,7 @@ class CassandraCluster:
         return prepared
 
     def all_of(self, statements: Iterable[Any]) -> list[Exception | None]:
-        """Send the requests, some of them concurrently. Returns their outcomes in the same order; None for an accepted request."""
+        """Send statements, some of them concurrently. Returns the error of each in the same order; None for an accepted one."""
         from cassandra.concurrent import execute_concurrent
 
         asked = [(statement, None) for statement in statements]
@@ -182,13 +182,13 @@ class CassandraCluster:
         return [None if taken else result for taken, result in done]
 
     def judge(self, error: Exception) -> tuple[Verdict, str, str]:
-        """(outcome of rows, reason, message) for an error of a request with rows. Raises ScribenginError if the error is not caused by the
-        rows."""
+        """The outcome for the rows of a failed write, as (outcome, reason, message). Raises ScribenginError if the rows did not cause the
+        error."""
         import cassandra
 
         errors = getattr(error, "errors", None)
         if errors is not None and not errors:
-            # the client gives up in one thread before another thread has recorded the last node's error
+            # the client reports a failure in one thread before another one has recorded the error of the last node
             within(_NOTED_WITHIN_S, lambda: bool(errors))
         said = _server_messages(error)
         if any(text in said for text in _TOO_LARGE):
@@ -202,7 +202,7 @@ class CassandraCluster:
         raise self.fault(error, "cannot be written")
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
-        """An error of the client as a Scribengin error. `what`: the action that failed, such as "cannot be written"."""
+        """Convert an error of the client. `what` is the failed action, such as "cannot be written"."""
         import cassandra
         from cassandra import protocol
 
@@ -225,7 +225,13 @@ class CassandraCluster:
         return Unreachable(f"{self.called}: {text}", remedy=remedy, code="cassandra-away", node=self.node)
 
     def error(self, said: str, remedy: str, code: str) -> SourceError | SinkError:
-        """An error that a retry cannot solve."""
+        """Create the error for a fault that a retry cannot solve: a SourceError or a SinkError.
+
+        Args:
+            said: The message after the name of the node.
+            remedy: The remedy.
+            code: The code of the problem.
+        """
         return self._kind(f"{self.called}: {said}", remedy=remedy, code=code, node=self.node)
 
     def _connected(self) -> Any:
@@ -307,7 +313,7 @@ class CassandraCluster:
 
 
 def passes(error: Exception) -> bool:
-    """Whether the error says that too few replicas answered, answered too late, or are overloaded: a retry may succeed."""
+    """True if too few replicas answered, or answered too late, or are overloaded: a retry may succeed."""
     import cassandra
     from cassandra import protocol
 
@@ -324,7 +330,7 @@ def passes(error: Exception) -> bool:
 
 
 def quoted(*names: str) -> str:
-    """Names quoted for the CQL parser, with their case kept.
+    """Quote names for the CQL parser, so that their case is kept.
 
     >>> quoted("shop", 'odd"one')
     '"shop"."odd""one"'
@@ -357,13 +363,13 @@ def _bytes_handler() -> Any:
 
 
 def _each(error: Exception) -> list[Exception]:
-    """The error of each node, if several were asked."""
+    """The error itself, followed by the errors of the nodes that it contains."""
     said = getattr(error, "errors", None)
     return [error, *(each for each in said.values() if isinstance(each, Exception))] if isinstance(said, dict) else [error]
 
 
 def _server_messages(error: Exception) -> str:
-    """The messages of the servers, if there are any, without duplicates."""
+    """The error messages of the servers, without duplicates; else the text or the type of the error."""
     texts = [" ".join(str(each).split()) for each in _each(error)]
     parts = [found[1] if (found := _MESSAGE.search(text)) else text for text in texts]
     said = "; ".join(dict.fromkeys(parts[1:] or parts))
@@ -371,7 +377,7 @@ def _server_messages(error: Exception) -> str:
 
 
 def _shut_down_apart(cluster: Any) -> None:
-    """Run in a thread of its own. Garbage may be collected in the driver's single thread for all connections. A shutdown that waited there
-    for pending requests would wait for itself: all Cassandra work of the process stopped until these timed out."""
+    """Shut the cluster down in a separate thread. Garbage may be collected in the client's only thread for all connections: a shutdown that
+    waits there for pending requests would wait for itself, and stop all Cassandra work of the process until they time out."""
     with suppress(RuntimeError):  # the interpreter ends
         threading.Thread(target=cluster.shutdown, name="cassandra shutdown", daemon=True).start()

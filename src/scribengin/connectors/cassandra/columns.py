@@ -1,4 +1,4 @@
-"""Columns of a flow as columns of a table, and their values as bytes of the protocol."""
+"""The columns of a flow as columns of a table, and their values as bytes of the protocol."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WIDER = {
     "float": ("float", "double"),
     "text": ("text", "ascii", "uuid", "timeuuid"),
 }
-"""the column types that each flow type may be written to; a value that does not fit becomes a dead letter"""
+"""flow type → column types that it may be written to; a value that does not fit becomes a dead letter"""
 FIXED = {
     "tinyint": ">i1",
     "smallint": ">i2",
@@ -56,7 +56,7 @@ DAY_ZERO = 1 << 31
 
 
 def type_of(type_: Type) -> str:
-    """The type of a column in a table that we create; types with fields become JSON in a text column."""
+    """The column type in a table that the sink creates. Types with fields are stored as JSON in a text column."""
     if type_.name == "ARRAY" and (element := _TYPES.get(type_.parts[0].name)):
         return f"frozen<list<{element}>>"
     if type_.name == "MAP" and all(part.name in _TYPES for part in type_.parts):
@@ -65,7 +65,7 @@ def type_of(type_: Type) -> str:
 
 
 def unlike(schema: Schema, held: Mapping[str, str]) -> list[str]:
-    """Why an existing table does not accept `schema`, one sentence per reason. `held`: column → type."""
+    """Why an existing table does not accept `schema`, one sentence per reason. `held` is column → type of the table."""
     found = []
     for field in schema.fields:
         ours, there = type_of(field.type), held.get(field.name)
@@ -83,8 +83,8 @@ def unlike(schema: Schema, held: Mapping[str, str]) -> list[str]:
 
 
 def cells_of(column: pa.Array, there: str, serialize: Callable[[Any], bytes]) -> tuple[Cells, dict[int, str]]:
-    """The bytes of each value for a column of type `there`, and (index → error) for values that cannot be encoded. `serialize` is the
-    client's function, for types without a faster way."""
+    """Encode the values of a column for a table column of type `there`; returns the bytes, and index → error for values that cannot be
+    encoded. `serialize` is the client's function, for types without a faster way."""
     import pyarrow as pa
 
     kind = type_of_arrow(column.type).name

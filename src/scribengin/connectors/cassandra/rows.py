@@ -1,4 +1,4 @@
-"""Cells of the protocol as Arrow batches, column by column; a value that does not fit affects only its own row."""
+"""Converts cells of the protocol to Arrow batches, column by column. A value that does not fit affects only its own row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DAY_MS = 86_400_000
 
 
 class CassandraRowParser:
-    """Rows of one stream. `held`: column → type in the table; `kinds`: the client's types of the schema's columns."""
+    """Converts the rows of one stream. `held` is column → type in the table; `kinds` are the client's types of the schema's columns."""
 
     def __init__(self, file: str, schema: Schema, held: Mapping[str, str], kinds: Sequence[Any]) -> None:
         self._file = file
@@ -40,7 +40,7 @@ class CassandraRowParser:
         self._rows = 0
 
     def block(self, rows: Sequence[Row]) -> TableBlock:
-        """The rows as a block; each row begins with its token."""
+        """Convert rows to a block. The first cell of each row is its token."""
         _, *cells = zip(*rows, strict=True)
         arrays, bad = [], dict[int, Bad]()
         for (field, there, value_of), column in zip(self._columns, cells, strict=True):
@@ -63,7 +63,14 @@ class CassandraRowParser:
 
 
 def column_of(cells: Sequence[bytes | None], there: str, asked: Type, value_of: Callable[[bytes], Any]) -> tuple[pa.Array, Unfit]:
-    """The values of a column of type `there`, as the type in the flow; null for a value that does not fit."""
+    """The values of a column of type `there`, converted to the flow's type, and the values that do not fit, which are null.
+
+    Args:
+        cells: The encoded values; None for null.
+        there: The type in the table.
+        asked: The type in the flow.
+        value_of: The client's decoder of that type.
+    """
     form = arrow_type(asked)
     if there in ("text", "ascii"):
         return pa.array(cells, pa.binary()).cast(form), {}
@@ -116,7 +123,7 @@ def _values(cells: Sequence[bytes | None], form: pa.DataType, change: Callable[[
     for index, cell in enumerate(cells):
         try:
             values.append(None if cell is None else change(cell))
-        except (ValueError, OverflowError):  # a time within the range that Python does not support
+        except (ValueError, OverflowError):  # a time that the protocol allows and Python does not support
             values.append(None)
             unfit[index] = f"0x{cell.hex()}" if cell else ""
     return pa.array(values, form), unfit

@@ -1,4 +1,4 @@
-"""The source: options become a reader (driver) and blocks of rows (executors), in token order."""
+"""The source: creates the reader for the driver, and reads blocks of rows on executors, in token order."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from scribengin.formats.table_blocks import TableBlock, TableDecoder
 
 
-# The driver's side of the source: which token ranges are read next.
+# The driver's part of the source determines the next token ranges to read.
 #
-# The table is read in token order. A range ends after a whole partition, when it has enough rows. Its number of rows and a digest of them
-# are logged: whoever reads the range later compares them.
+# The table is read in token order. A range ends after a whole partition, when it has enough rows. The number of its rows and a digest of
+# them are logged; a task that reads the range compares both.
 
 
 _INSTEAD = f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}"
 
 
 def changed(cluster: CassandraCluster, what: str, how: str) -> Exception:
-    """Rows that were assigned to a Batch cannot be read again unchanged."""
+    """The error for rows that were assigned to a Batch and cannot be read again unchanged."""
     return cluster.error(f"{what} changed after it was assigned to a Batch that is not yet committed: {how}", _INSTEAD, "cassandra-changed")
 
 
 class CassandraReader:
-    """One per source and Query; used by one thread. `scan` reads the columns that the tasks will read, or only the tokens if nothing is
-    compared."""
+    """The reader of a source and query; used by one thread. `scan` reads the columns that the tasks will read, or only the tokens if no
+    digest is compared."""
 
     def __init__(self, cluster: CassandraCluster, table: CassandraTable, scan: CassandraScan, options: Mapping[str, Any]) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class CassandraReader:
         self._split: int = options["split"]
         self._after = LEAST_TOKEN
         self._read_id: str | None = None
-        """the table that `_after` refers to"""
+        """the id of the table that `_after` refers to"""
         self._rows = 0
         self._done = False
 
@@ -74,7 +74,8 @@ class CassandraReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """An estimate: the rows of the remaining tokens, at the density of those already read; None before the first range."""
+        """Estimate the number of remaining rows from the remaining tokens and the density of the rows read so far; None before the first
+        range."""
         if self._done or self._after == MOST_TOKEN:
             return Backlog(rows=0)
         if self._after == LEAST_TOKEN:
@@ -86,7 +87,7 @@ class CassandraReader:
         return []
 
     def _ranges(self, most: int) -> Iterator[SourceStream]:
-        """Ranges with at most this many rows in total, except for the last partition."""
+        """Ranges with at most `most` rows in total, plus the rest of the last partition."""
         rows, taken = 0, 0
         digest = CassandraDigest()
         last = self._after
@@ -121,7 +122,7 @@ class CassandraReader:
 
 
 class CassandraSource:
-    """One table; picklable."""
+    """A table as a source; picklable."""
 
     def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
@@ -131,20 +132,20 @@ class CassandraSource:
         self._known: Schema | None = None
 
     def resolve_schema(self) -> Schema:
-        """The declared columns, or the table's. Raises SourceError if the table does not exist or does not match the declared columns;
-        Unreachable if the cluster does not answer."""
+        """The declared columns, or those of the table. Raises SourceError if the table does not exist or does not match the declared
+        columns; Unreachable if the cluster does not answer."""
         if self._known is None:
             self._known = columns_of(self._cluster, self._describe(), self.schema)
         return self._known
 
     def reader(self) -> CassandraReader:
-        """A fresh reader. Raises as `resolve_schema`."""
+        """A new reader. Raises as `resolve_schema`."""
         table = self._describe()
         schema = columns_of(self._cluster, table, self.schema)
         return CassandraReader(self._cluster, table, self._scan(table, schema if self._compares else None), self._options)
 
     def decoder(self) -> TableDecoder:
-        """A decoder for typed rows: it only reports values that did not fit."""
+        """A decoder for typed rows, which only reports the values that did not fit."""
         from scribengin.formats.table_blocks import TableDecoder
 
         return TableDecoder(self.resolve_schema())

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _BATCH_BYTES = 30 << 10
-"""maximum bytes of values in a batch; servers reject 50 KiB of rows by default"""
+"""maximum size of the values in a batch statement, in bytes; servers reject 50 KiB of rows by default"""
 _CELL_BYTES = 16
-"""minimum bytes that a server counts for a cell beside its value"""
+"""minimum number of bytes that a server counts for a cell in addition to its value"""
 _LEAST_TOKEN, _MOST_TOKEN = -(1 << 63), (1 << 63) - 1
 _NAME = re.compile(r"\w+", re.ASCII)
 _PLACES = "(place text PRIMARY KEY, tag text, body text)"
 
 
 class CassandraStore:
-    """See KeyedStore. `key`: the columns of the primary key; if empty, the record's id is the key."""
+    """A Cassandra table as a KeyedStore. `key` contains the columns of the primary key; if it is empty, the record's id is the key."""
 
     form: Literal["json", "columns"] = "columns"
     most_id_bytes = 8 << 10
@@ -69,7 +69,7 @@ class CassandraStore:
         return self.__dict__ | {"_prepared": {}, "_prepared_in": None}
 
     def read_record(self) -> WriterRecord | None:
-        """Read with serial consistency, so that the claim exchange is never stale."""
+        """Read the record with serial consistency, so that it is never stale."""
         self._cluster.keyspace(self._keyspace)
         asked = f"SELECT tag, body FROM {self._places} WHERE place = %s"
         try:
@@ -79,8 +79,8 @@ class CassandraStore:
         return None if found is None else WriterRecord(msgspec.json.decode(found[1]), found[0])
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """By a lightweight transaction of one row, conditional on the tag that was read. If its answer is lost, the row is searched for by
-        its own tag."""
+        """Replace the record by a lightweight transaction of one row, on the condition that it has the tag that was read. If the answer is
+        lost, the record is read again and compared with the new tag."""
         tag, text = uuid4().hex, msgspec.json.encode(body).decode()
         if held is None:
             self._make_table(f"CREATE TABLE IF NOT EXISTS {self._places} {_PLACES}")
@@ -97,8 +97,8 @@ class CassandraStore:
             return bool(found.tag == tag)
 
     def make(self, schema: Schema) -> None:
-        """Create the table with the flow's columns; an existing table is not changed. Raises SinkError if it does not match, or could lose
-        acknowledged rows."""
+        """Create the table with the flow's columns; an existing table is not changed. Raises SinkError if it does not match the columns, or
+        could lose acknowledged rows."""
         space = self._cluster.keyspace(self._keyspace)
         if not space.durable_writes:
             said = f"keyspace {self._keyspace} has durable_writes = false: acknowledged rows are lost if a node fails"
@@ -118,7 +118,7 @@ class CassandraStore:
             raise self._error("; ".join(wrong), "correct the table or the flow", "cassandra-table")
 
     def unlike(self, schema: Schema) -> list[str]:
-        """Why the existing table does not accept these columns."""
+        """Why the existing table does not accept these columns, one sentence per reason."""
         own = [name for name in (self._version, *([] if self._key else [self._id])) if name in schema]
         found = [
             f'the flow has a column "{name}", which the sink writes itself: set another name for the column of the sink by its option'
@@ -144,11 +144,11 @@ class CassandraStore:
         return found + unlike(schema, held)
 
     def is_there(self) -> bool:
-        """Whether the table exists, by the current schema of the cluster."""
+        """True if the table exists, according to the current schema of the cluster."""
         return self._held_table() is not None
 
     def is_empty(self) -> bool:
-        """Whether the table has a row; reads one row."""
+        """True if the table has no row; reads at most one."""
         table = self._held_table()
         if table is None:
             return True
@@ -156,7 +156,8 @@ class CassandraStore:
         return self._cluster.ask(asked).one() is None
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """In unlogged batches for each replica, with the rows of a partition together; the rows of a rejected batch are sent one by one."""
+        """Write the rows in unlogged batches, one replica set per batch, with the rows of a partition together. The rows of a rejected
+        batch are sent one by one."""
         insert = self._insert(rows.columns)
         bound, wrong = insert.bound(rows, self._id if not self._key else None)
         refused = [(index, "refused", message) for index, message in sorted(wrong.items())]
@@ -181,8 +182,8 @@ class CassandraStore:
         return WriteAnswer(sorted(refused), sorted(again), why=why)
 
     def versions(self) -> Iterator[Sequence[int]]:
-        """From the version column if there is one; else from the write time of any cell; 0 for a row that has only its key. Read token
-        range by token range."""
+        """The versions from the version column if there is one; else from the write time of any cell, which is 0 for a row with only its
+        key. The table is read by token ranges."""
         table = self._held_table()
         if table is None:
             return
@@ -200,7 +201,7 @@ class CassandraStore:
             yield [max((time for time in row if time is not None), default=0) for row in some]
 
     def clear(self) -> int:
-        """Count the rows and truncate: this leaves no tombstones, and keeps the table."""
+        """Count the rows and truncate the table, which leaves no tombstones."""
         rows = sum(map(len, self.versions()))
         if self._held_table() is not None:
             self._cluster.ask(f"TRUNCATE {self._table}")
@@ -214,7 +215,7 @@ class CassandraStore:
     # --- pieces ---
 
     def _held_table(self) -> Any:
-        """The current metadata of the table; None if there is none."""
+        """The current metadata of the table; None if it does not exist."""
         return self._cluster.table(self._keyspace, self._name)
 
     def _make_table(self, statement: str) -> None:
@@ -231,7 +232,7 @@ class CassandraStore:
 
     def _insert(self, columns: pa.RecordBatch) -> _Insert:
         names = tuple(columns.schema.names)
-        if self._prepared_in is not (session := self._cluster.session):  # another one knows none of them
+        if self._prepared_in is not (session := self._cluster.session):  # another session does not know the prepared statements
             self._prepared, self._prepared_in = {}, session
         insert = self._prepared.get(names)
         if insert is None:
@@ -247,7 +248,7 @@ class CassandraStore:
         return insert
 
     def _parts(self, indexes: Iterable[int], bound: Sequence[Any]) -> Iterator[list[int]]:
-        """Groups of rows to send together: for one replica, with the rows of a partition adjacent, and within the server's limits."""
+        """Groups of rows to send together: for the same replicas, with the rows of a partition adjacent, and within the server's limits."""
         partitions: dict[bytes, list[int]] = {}
         for index in indexes:
             partitions.setdefault(bound[index].routing_key, []).append(index)
@@ -274,7 +275,7 @@ class CassandraStore:
 
 
 class _Insert:
-    """The prepared statement, and how rows are bound to it."""
+    """A prepared INSERT statement, and the conversion of rows to its values."""
 
     def __init__(self, prepared: Any, held: Mapping[str, str], *, has_version: bool) -> None:
         self._prepared = prepared
@@ -283,7 +284,7 @@ class _Insert:
         self._forms = {column.name: column.type for column in prepared.column_metadata}
 
     def bound(self, rows: KeyedRows, id_column: str | None) -> tuple[list[Any], dict[int, str]]:
-        """A bound statement for each row, and (index → error) for rows that cannot be sent."""
+        """Bind the statement to each row. Returns the bound statements, and index → error for rows that cannot be sent."""
         from cassandra.query import BoundStatement
 
         times = [version.to_bytes(8, "big") for version in range(rows.version, rows.version + len(rows))]
@@ -312,7 +313,7 @@ class _Insert:
         return bound, wrong
 
     def together(self, statements: Sequence[Any]) -> Any:
-        """One statement that writes all rows."""
+        """One statement that writes all rows: a batch statement if there are several."""
         from cassandra.query import BatchStatement, BatchType
 
         if len(statements) == 1:
@@ -324,5 +325,5 @@ class _Insert:
 
 
 def _is_many(cql: str) -> bool:
-    """Whether a column of that type has several cells, or no cell with a write time that can be read."""
+    """True for a collection, which is stored as several cells, or none, so that its write time cannot be read."""
     return cql.startswith(("list<", "set<", "map<"))

@@ -1,4 +1,4 @@
-"""A table to read: its columns as columns of a flow, and its rows between two tokens."""
+"""A table as a source: its columns as columns of a flow, and its rows between two tokens."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from scribengin.connectors.cassandra.client import CassandraCluster
 
 Row = tuple[bytes | None, ...]
-"""the token of its partition, then the columns that are read, encoded as in the protocol"""
+"""the token of the partition, then the cells of the columns that are read, in the encoding of the protocol"""
 
 LEAST_TOKEN, MOST_TOKEN = -(1 << 63), (1 << 63) - 1
-"""no partition has the least token"""
+"""the range of tokens; no partition has the least one"""
 _DIGEST_BYTES = 16
 _TRIES_FOR_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
@@ -41,7 +41,7 @@ _SCALARS = {
     "ascii": "STRING",
 }
 _TYPES = _SCALARS | {"counter": "BIGINT", "blob": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP"}
-"""the flow type of a column if the flow does not declare it; all other types are STRING, those with parts as JSON"""
+"""column type → flow type of a column that the flow does not declare; all other types are STRING, with parts as JSON"""
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint", "varint", "counter"})
 _READ_AS = {
     "BOOLEAN": frozenset({"boolean"}),
@@ -53,7 +53,7 @@ _READ_AS = {
     "TIMESTAMP": frozenset({"timestamp"}),
     "BINARY": frozenset({"blob"}),
 }
-"""the column types that may be read as each flow type; a value that does not fit becomes a dead letter. STRING accepts all types"""
+"""flow type → column types that may be read as that type; a value that does not fit becomes a dead letter. STRING accepts all types"""
 _LIST = re.compile(r"(?:list|set)<(\w+)>")
 _MAP = re.compile(r"map<(\w+), (\w+)>")
 
@@ -62,7 +62,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class CassandraTable:
-    """An existing table. `id`: the cluster's id for it, in hex; a recreated table has another id."""
+    """An existing table. `id` is the cluster's id, in hex; a recreated table has another one."""
 
     id: str
     keyspace: str
@@ -75,7 +75,7 @@ class CassandraTable:
 
 
 def describe(cluster: CassandraCluster, keyspace: str, name: str) -> CassandraTable:
-    """The table. Raises SourceError if it does not exist or its tokens have no order, Unreachable if the cluster does not answer."""
+    """Describe a table. Raises SourceError if it does not exist or its tokens have no order, Unreachable if the cluster does not answer."""
     held = cluster.table(keyspace, name)
     found = cluster.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s", (keyspace, name)).one()
     if held is None or found is None:
@@ -90,7 +90,7 @@ def describe(cluster: CassandraCluster, keyspace: str, name: str) -> CassandraTa
 
 
 def type_read(there: str) -> Type:
-    """The flow type of a column if the flow does not declare it.
+    """The flow type of a column that the flow does not declare.
 
     >>> str(type_read("frozen<list<int>>")), str(type_read("map<text, duration>"))
     ('ARRAY<INT>', 'STRING')
@@ -103,7 +103,8 @@ def type_read(there: str) -> Type:
 
 
 def columns_of(cluster: CassandraCluster, table: CassandraTable, declared: Schema | None) -> Schema:
-    """The flow's columns: the declared ones, or the table's. Raises SourceError if the table does not match them."""
+    """The flow's columns: the declared ones, or else those of the table. Raises SourceError if the table does not match the declared
+    ones."""
     if declared is None:
         keys = table.partition
         return Schema(tuple(Field(name, type_read(there), nullable=name not in keys) for name, there in table.columns.items()))
@@ -125,7 +126,7 @@ def columns_of(cluster: CassandraCluster, table: CassandraTable, declared: Schem
 
 
 class CassandraScan:
-    """Reads some columns of a table in token order, and inside a partition in key order, so that the order is the same each time."""
+    """Reads columns of a table in token order, and in key order inside a partition, so that the order is always the same."""
 
     def __init__(self, cluster: CassandraCluster, table: CassandraTable, columns: Sequence[str], page: int) -> None:
         self._cluster = cluster
@@ -135,8 +136,8 @@ class CassandraScan:
         self._query = f"SELECT {asked} FROM {quoted(table.keyspace, table.name)} WHERE {token} > ? AND {token} <= ?"
 
     def pages(self, after: int, upto: int) -> Iterator[list[Row]]:
-        """The rows of partitions with a token greater than `after` and at most `upto`, in portions, each from one set of replicas. A
-        request that fails is retried for a minute. Raises SourceError, and Unreachable after that minute."""
+        """The rows of partitions with tokens from `after` (exclusive) to `upto` (inclusive), in pages, each from one set of replicas. A
+        failed request is retried for a minute. Raises SourceError, and Unreachable after that minute."""
         prepared = self._cluster.prepare(self._query)
         inner = {each.value for each in self._cluster.metadata.token_map.ring if after < each.value < upto}
         for first, last in pairwise([after, *sorted(inner), upto]):
@@ -151,7 +152,7 @@ class CassandraScan:
                     break
 
     def types(self) -> list[Any]:
-        """The client's types of the columns, after that of the token."""
+        """The client's types: first that of the token, then those of the columns."""
         return [column[3] for column in self._cluster.prepare(self._query).result_metadata]
 
     def _answer(self, bound: Any, state: Any) -> Any:
@@ -168,7 +169,7 @@ class CassandraScan:
 
 
 class CassandraDigest:
-    """A digest of rows in their order; it does not depend on the pages they came in."""
+    """A digest of rows in their order; it does not depend on how the rows are divided into pages."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=_DIGEST_BYTES)

@@ -1,4 +1,4 @@
-"""Rows on the terminal, for viewing. The first rows of a Batch travel in its write receipts and are shown when it is published."""
+"""Shows rows on the terminal. The first rows of a Batch are part of its write receipts, and are shown when the Batch is published."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Bad
 
 _LINE_BYTES = 2000
-"""A longer row is truncated, because write receipts are stored with the decision."""
+"""Maximum size of a row; a longer one is truncated, because write receipts are stored with the decision."""
 
 
 class ConsoleSink:
-    """One `type: console` sink."""
+    """A `type: console` sink."""
 
     exactly_once = False
 
@@ -36,11 +36,11 @@ class ConsoleSink:
         """Does nothing: there is no place to claim."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ConsoleSinkStream:  # noqa: ARG002 (the contract's)
-        """A stream that keeps the unit's first rows."""
+        """A stream that keeps the first rows of a task output."""
         return ConsoleSinkStream(self.node, unit, self._rows)
 
     def publish(self, decided: Decided) -> None:
-        """Show the Batch's first rows on stderr, once in this process."""
+        """Show the first rows of the Batch on stderr, once in this process."""
         if decided.batch.number <= self._shown:
             return
         self._shown = decided.batch.number
@@ -54,12 +54,12 @@ class ConsoleSink:
         print(f'{decided.batch.query} · sink "{self.node}" · batch {decided.batch.number}\n{listed}{more}', file=sys.stderr)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:  # noqa: ARG002 (the contract's)
-        """Does nothing: rows shown before a crash are not shown again."""
+        """Does nothing: rows that were shown before a crash are not shown again."""
         if decided is not None:
             self._shown = decided.batch.number
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
-        """Reports the decided rows: a terminal cannot be read again."""
+        """Report the decided rows: a terminal cannot be read again."""
         for each in decided:
             yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts), counted=False)
 
@@ -73,7 +73,7 @@ class ConsoleSink:
 
 
 class ConsoleSinkStream:
-    """The first rows of a unit, as JSON lines."""
+    """Keeps the first rows of a task output, as JSON lines."""
 
     wants_ids = False
 
@@ -85,7 +85,7 @@ class ConsoleSinkStream:
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Keep as many rows as there is room for."""
+        """Keep rows while there is room."""
         from scribengin.formats.json_out import json_lines
 
         self._rows += batch.num_rows
@@ -96,7 +96,7 @@ class ConsoleSinkStream:
         return ()
 
     def close(self) -> Receipt:
-        """The rows, in the write receipt."""
+        """Return the kept rows in the write receipt."""
         segments: tuple[dict[str, Any], ...] = ({"lines": self._lines},) if self._lines else ()
         return Receipt(self._sink, self._unit, self._rows, len(msgspec.json.encode(self._lines)) if self._lines else 0, segments)
 

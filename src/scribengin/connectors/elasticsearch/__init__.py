@@ -11,7 +11,7 @@ __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
-    """The configured source."""
+    """Create the source from its options."""
     from scribengin.connectors.opensearch.source import IndexSource
     from scribengin.connectors.opensearch.view import ELASTICSEARCH
 

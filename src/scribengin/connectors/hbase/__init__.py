@@ -1,4 +1,4 @@
-"""HBase: a table as a source, or as a sink, by a REST server or a Thrift server."""
+"""HBase: a table as a source, or as a sink, accessed by a REST server or a Thrift server."""
 
 from scribengin.connectors.contract import ConnectorContext, SinkConnector, SourceConnector
 from scribengin.connectors.hbase.options import SINK, SOURCE
@@ -7,14 +7,14 @@ __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
-    """The configured source."""
+    """Create the source from its options."""
     from scribengin.connectors.hbase.source import TableSource
 
     return TableSource(place)
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
-    """The configured sink."""
+    """Create the sink from its options."""
     from scribengin.connectors.hbase.store import HBaseStore
     from scribengin.connectors.keyed.sink import KeyedSink
 

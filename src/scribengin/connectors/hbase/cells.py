@@ -1,6 +1,6 @@
-"""Rows as the message with which a REST server accepts many cells at once (`CellSet`, Protocol Buffers), built column by column.
+"""Rows as the message in which a REST server accepts many cells at once (`CellSet`, Protocol Buffers), built column by column.
 
-Lengths and timestamps are written with as many bytes as the greatest could need, which the format allows: so all have the same width, and
+Lengths and timestamps are written with as many bytes as the greatest could need, which the format allows. So all have the same width, and
 no work is done per row.
 """
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 Values = Literal["text", "binary"]
 _LENGTH, _TIME = 4, 9
-"""bytes of a length, below 2 ** 28, and of a timestamp, of 63 bits"""
+"""number of bytes of a length, which is below 2 ** 28, and of a timestamp, which has 63 bits"""
 _INTEGERS = {"TINYINT": ">i1", "SMALLINT": ">i2", "INT": ">i4", "BIGINT": ">i8", "FLOAT": ">f4", "DOUBLE": ">f8"}
 
 
 def values_of(column: pa.Array, form: Values) -> pa.Array:
-    """Each value as bytes; empty if there is none. `binary` encodes numbers and booleans as HBase's own class `Bytes`; everything else is
-    text, as in JSON without the quotes."""
+    """Encode the values of a column; null becomes an empty value. With `binary`, numbers, booleans and timestamps are encoded as by HBase's
+    class `Bytes`; everything else is text, as in JSON but without the quotes."""
     type_ = type_of_arrow(column.type)
     name = type_.name
     if form == "binary" and name in (*_INTEGERS, "BOOLEAN", "TIMESTAMP"):
@@ -40,7 +40,7 @@ def values_of(column: pa.Array, form: Values) -> pa.Array:
     elif name in ("STRING", "BOOLEAN", "DECIMAL", "DATE", *_INTEGERS) and name not in ("FLOAT", "DOUBLE"):
         found = plain_texts(column)
     elif name in ("FLOAT", "DOUBLE") and pc.all(pc.is_finite(column)).as_py() is not False:
-        # all together: no number contains a comma
+        # all at once: no number contains a comma
         found = pa.array(
             [None if text == b"null" else text for text in JSON.encode(shortest(column).to_pylist())[1:-1].split(b",")][: len(column)]
         )
@@ -52,7 +52,7 @@ def values_of(column: pa.Array, form: Values) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Rows: `keys`, (name, values) of their cells, and the timestamp of each."""
+    """Rows: their keys, the (name, values) of their cells, and the timestamp of each row."""
 
     keys: pa.Array
     columns: Sequence[tuple[bytes, pa.Array]]
@@ -64,7 +64,7 @@ class Cells:
         return Cells(self.keys.take(indexes), [(name, values.take(indexes)) for name, values in self.columns], self.versions[at])
 
     def message(self) -> bytes:
-        """The message of all rows."""
+        """The message with all rows."""
         rows = len(self.keys)
         times = _varints(self.versions, _TIME)
         parts: list[pa.Array] = []
@@ -111,7 +111,7 @@ def _varint(number: int) -> bytes:
 
 
 def _varints(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
-    """Each number in seven bits per byte, the lowest first; all bytes but the last have the continuation bit.
+    """Each number with seven bits per byte, the lowest first; all bytes but the last have the continuation bit.
 
     >>> _varints(np.array([300]), 4).tolist()
     [[172, 130, 128, 0]]
@@ -122,7 +122,7 @@ def _varints(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
 
 
 def fixed(*parts: bytes | np.ndarray[Any, Any]) -> pa.Array:
-    """The parts of each row, concatenated: bytes that are the same for all, and one row of each matrix."""
+    """Concatenate the parts of each row: bytes that are the same for all rows, and one row of each matrix."""
     rows = next(len(part) for part in parts if isinstance(part, np.ndarray))
     each = [np.tile(np.frombuffer(part, np.uint8), (rows, 1)) if isinstance(part, bytes) else part for part in parts]
     block = np.concatenate(each, axis=1)

@@ -1,4 +1,4 @@
-"""Checks of HBase tables: row keys that are made of columns."""
+"""Checks of the row keys of HBase tables that are formed from columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def row_keys_tell_keys_apart(sink: CheckedNode) -> Iterator[Problem]:
-    """A template of row keys has exactly the columns of the key, and different keys give different row keys."""
+    """A template of row keys must have exactly the columns of the key, and different keys must give different row keys."""
     if text := sink.options.get("row"):
         try:
             types = {column.name: column.type for column in sink.columns or () if column.type}
@@ -28,7 +28,8 @@ def row_keys_tell_keys_apart(sink: CheckedNode) -> Iterator[Problem]:
 
 
 def row_keys_are_made_of_columns(source: CheckedNode) -> Iterator[Problem]:
-    """Columns that an HBase source reads from row keys or cells are columns of its schema, and can be separated."""
+    """Columns that an HBase source reads from row keys or cells must be columns of its schema, and the parts of a row key must be
+    separable."""
     if source.schema is None:
         return
     schema, wrong = source.schema, list[str]()

@@ -1,4 +1,4 @@
-"""HTTP requests to REST servers of HBase: tables, requests with many cells, scanners, and reads of one row."""
+"""HTTP requests to REST servers of HBase: tables, writes of many cells, scanners, and reads of one row."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _FILTERS = {
 
 
 class _Rows(msgspec.Struct, frozen=True):
-    """The answer of a server."""
+    """The answer to a request for rows."""
 
     rows: list[HBaseRow] = msgspec.field(name="Row", default_factory=list)
 
 
 class RestGateway(HttpCluster):
-    """REST servers of one HBase."""
+    """The REST servers of one HBase."""
 
     codes = CODES
     known = frozenset({"user", "password", "ca"})
@@ -67,7 +67,7 @@ class RestGateway(HttpCluster):
     place = "table"
 
     def reason_in(self, answer: httpx2.Response) -> str:
-        """The exception line of a message, without the code locations."""
+        """The exception line of the server's message, without stack frames."""
         return reason_of(answer.text) or answer.reason_phrase
 
     def schema(self, table: str) -> TableForm | None:
@@ -80,7 +80,7 @@ class RestGateway(HttpCluster):
         return TableForm(families, str(found.get("DURABILITY", "")))
 
     def make(self, table: str, families: Sequence[str]) -> None:
-        """See Gateway; a table that is created meanwhile gets the families."""
+        """See Gateway. If the table is created by another client meanwhile, the families are added to it."""
         schema = {"name": table, "ColumnSchema": [{"name": name, "VERSIONS": "1"} for name in families]}
         self.ask("POST", f"{path_of(table)}/schema", json=schema, also=[_NOT_MODIFIED])
 
@@ -94,7 +94,7 @@ class RestGateway(HttpCluster):
         return self._checked_change(table, row, expected, "put")
 
     def put(self, table: str, cells: Cells) -> WriteOutcome:
-        """See Gateway. The server only reports that something in it was refused."""
+        """See Gateway. The server reports only that some cells were refused, not which."""
         path = f"{path_of(table)}/rows"
         answer = self.ask("PUT", path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
         if answer.status_code == _OK:
@@ -112,12 +112,12 @@ class RestGateway(HttpCluster):
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
         """See Gateway."""
-        # a path cannot contain every key; a body can, which requires a condition: here that a column does not exist
+        # a path cannot contain every key; a body can, but requires a condition: here that a column does not exist
         cells = [HBaseCell(family, until) for family in families]
         self._checked_change(table, HBaseRow(key, cells), HBaseCell(families[0] + b":\0"), "delete")
 
     def tables(self) -> list[str]:
-        """Their names; none if the server does not return them."""
+        """The names of the tables; empty if the server does not return them."""
         with suppress(ScribenginError):
             return [str(each["name"]) for each in self.ask("GET", "/").json().get("table", ())]
         return []
@@ -128,7 +128,7 @@ class RestGateway(HttpCluster):
 
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
         """See Gateway."""
-        # one key is so small that an error during its search replaces the whole answer
+        # the answer has only one key, so small that an error during the search replaces the whole answer
         asked = [("reversed", "true"), ("limit", "1"), ("filter", "KeyOnlyFilter()"), *(("column", each.decode()) for each in columns)]
         answer = self.ask("GET", f"{path_of(table)}/*?{urlencode(asked)}", also=[_FAILED])
         if answer.status_code == _FAILED:
@@ -176,12 +176,19 @@ class RestGateway(HttpCluster):
 
 
 def path_of(table: str) -> str:
-    """The name of a table, as used in URLs."""
+    """The name of a table, as a path of a URL."""
     return f"/{quote(table, safe='')}"
 
 
 def open_gateway(node: str, servers: Sequence[str], config: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> Gateway:
-    """The kind of the addresses. Raises SourceError or SinkError if they are not valid."""
+    """Create the gateway for the kind of the addresses: REST or Thrift. Raises SourceError or SinkError if the addresses are not valid.
+
+    Args:
+        node: The id of the node, for messages.
+        servers: The addresses, all of one kind.
+        config: The `config` option of the node.
+        role: `source` or `sink`.
+    """
     if any(server.startswith("thrift") for server in servers):
         from scribengin.connectors.hbase.thrift import ThriftGateway
 

@@ -11,7 +11,7 @@ _rest_fault = url_check("http", "https", write="write http://HOST:PORT, or thrif
 
 
 def _servers_fault(servers: Iterable[str]) -> Fault | None:
-    """The servers must be all REST, or all Thrift."""
+    """The error of the addresses: they must be all REST, or all Thrift. None if they are valid."""
     given = [*servers]
     if not any(each.startswith("thrift") for each in given):
         return _rest_fault(given)

@@ -1,7 +1,7 @@
-"""The driver's side of the source: which ranges of row keys are read next.
+"""The driver's part of the source: determines the next ranges of row keys to read.
 
-The table is read in row key order; regions may split and move meanwhile. A range ends with a row. Its number of rows and a digest of them
-are logged: whoever reads the range later compares them.
+The table is read in row key order; regions may split and move meanwhile. A range ends with a row. The number of its rows and a digest of
+them are logged; a task that reads the range compares both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.hbase.table import ExpectedTable, HBaseDigest
 
 
-# Contents of cells as columns: the inverse of `cells.values_of`.
+# Converts cells to values of columns: the inverse of `cells.values_of`.
 
 
 _FIXED = {
@@ -55,8 +55,15 @@ _HAS_ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def column_of(cells: pa.Array, field: Field, form: Values, *, of_key: bool = False) -> tuple[pa.Array, Unfit]:
-    """The values of a column from its cells, as bytes; null if a row has none, or its value does not fit. An empty cell is null, but the
-    empty text if the column is NOT NULL, or is part of the row key (`of_key`)."""
+    """The values of a column from its cells, which are bytes, and the values that do not fit; both those and missing cells are null. An
+    empty cell is null too, or the empty text if the column is NOT NULL or part of the row key.
+
+    Args:
+        cells: The cells; null if a row has none.
+        field: The column.
+        form: How values are encoded.
+        of_key: Whether the column is part of the row key.
+    """
     asked = field.type
     if not (asked.name in _TEXTS and (of_key or not field.nullable)):
         cells = pc.if_else(pc.equal(pc.binary_length(cells), 0), pa.scalar(None, pa.binary()), cells)
@@ -80,13 +87,13 @@ def column_of(cells: pa.Array, field: Field, form: Values, *, of_key: bool = Fal
 
 
 def _rounded(texts: pa.Array, found: pa.Array) -> list[int]:
-    """Where an integer changed by the conversion."""
+    """The indexes of the integers whose value was changed by the conversion to a floating-point number."""
     long = pc.indices_nonzero(pc.match_substring_regex(texts, r"^-?\d{8,}$").fill_null(False)).to_pylist()
     return [index for index in long if found[index].is_valid and int(texts[index].as_py()) != found[index].as_py()]
 
 
 def _fixed(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:
-    """Decoded as by HBase's class `Bytes`; a value of another length does not fit."""
+    """Decode values that were encoded by HBase's class `Bytes`; a value of another length does not fit."""
     kind = np.dtype(_FIXED[asked.name])
     holds = pc.equal(pc.binary_length(cells), kind.itemsize).fill_null(False)
     wrong = pc.indices_nonzero(pc.and_(pc.invert(holds), cells.is_valid())).to_pylist()
@@ -105,7 +112,7 @@ def _fixed(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:
 
 
 def _nested(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:
-    """Decoded as JSON, each value as a line of its own."""
+    """Decode JSON values, each as a separate line."""
     lines = [b'{"v":' + (b"null" if cell is None else cell.replace(b"\n", b" ")) + b"}" for cell in cells.to_pylist()]
     found = JsonDecoder(Schema((Field("v", asked),))).columns(LineBlock("", b"\n".join(lines) + b"\n"))
     at = np.full(len(cells), -1, np.int64)
@@ -115,7 +122,7 @@ def _nested(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:
 
 
 def cell_shown(cell: bytes) -> str:
-    """For people: text, or its bytes in hex."""
+    """A cell for people: as text, or its bytes in hex."""
     try:
         text = cell.decode()
     except UnicodeDecodeError:
@@ -123,11 +130,11 @@ def cell_shown(cell: bytes) -> str:
     return text if all(char.isprintable() or char in "\t\r\n" for char in text) else f"0x{cell.hex()}"
 
 
-# Rows of a scan as Arrow batches, column by column; a value that does not fit affects only its own row.
+# Converts rows of a scan to Arrow batches, column by column. A value that does not fit affects only its own row.
 
 
 class HBaseRowParser:
-    """Rows of one stream. `template`: the columns in row keys; all others are cells."""
+    """Converts the rows of one stream. `template` gives the columns that are part of the row keys; all others are cells."""
 
     def __init__(self, file: str, schema: Schema, names: CellNames, template: Template, values: Values) -> None:
         self._file = file
@@ -139,7 +146,7 @@ class HBaseRowParser:
         self._rows = 0
 
     def block(self, rows: Sequence[ValueRow]) -> TableBlock:
-        """The rows as a block."""
+        """Convert rows to a block."""
         keys = pa.array([row.key for row in rows], pa.binary())
         in_key = self._template.columns(keys) if self._template.names else {}
         cells = in_key | self._cells(rows)
@@ -161,7 +168,7 @@ class HBaseRowParser:
         return block
 
     def _cells(self, rows: Sequence[ValueRow]) -> dict[str, pa.Array]:
-        """Column → value of its cell in each row, null if there is none."""
+        """Column → its cell in each row, null if the row has none."""
         if not self._columns:
             return {}
         counts = np.fromiter((len(row.cells) for row in rows), np.int64, len(rows))
@@ -174,7 +181,7 @@ class HBaseRowParser:
         return {name: values.take(pa.array(each, mask=each < 0)) for name, each in zip(self._columns, at, strict=True)}
 
     def _texts(self, keys: pa.Array, cells: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        """The input row for a dead letter, with the row key first."""
+        """The input rows for dead letters, as texts, with the row key first."""
         given = {"row key": keys} | dict(cells)
         texts = [
             pa.array([None if each is None else cell_shown(each) for each in column.to_pylist()], pa.string()) for column in given.values()
@@ -183,7 +190,7 @@ class HBaseRowParser:
 
 
 class TableReader:
-    """One per source and Query; used by one thread."""
+    """The reader of a source and query; used by one thread."""
 
     def __init__(self, cluster: Gateway, wanted: ExpectedTable, options: Mapping[str, Any]) -> None:
         self._wanted = wanted
@@ -216,7 +223,7 @@ class TableReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """Empty when all rows are read; unknown before that: HBase does not count rows."""
+        """Zero after all rows were read, unknown before: HBase does not count rows."""
         return Backlog(rows=0 if self._done else None)
 
     def notices(self) -> list[str]:
@@ -224,7 +231,7 @@ class TableReader:
         return []
 
     def _ranges(self, most: int) -> Iterator[SourceStream]:
-        """Ranges of at most that many rows; a range is complete when the next row, or the end of the table, was seen."""
+        """Ranges of at most `most` rows in total. A range is complete when the next row, or the end of the table, has been read."""
         rows, taken, last = 0, 0, self._after
         digest = self._wanted.digest()
         for page in self._scan.pages(self._after, rows=most + 1):

@@ -1,4 +1,4 @@
-"""Row keys by a template: `"{customer}/{id:12}"`."""
+"""Row keys that are formed from columns by a template, such as `"{customer}/{id:12}"`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _REVERSE = "reverse"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Texts, and columns (name, how)."""
+    """A parsed template: a sequence of texts and of columns (name, format)."""
 
     parts: tuple[str | tuple[str, str], ...]
 
     @staticmethod
     def of(text: str) -> Template:
-        """Raises ValueError with the error text."""
+        """Parse a template. Raises ValueError with the error text."""
         parts: list[str | tuple[str, str]] = []
         at = 0
         for found in _PART.finditer(text):
@@ -44,7 +44,8 @@ class Template:
         return Template(tuple(parts))
 
     def unlike(self, key: Sequence[str], types: Mapping[str, Type]) -> list[str]:
-        """Why rows with different keys could have the same row key, or rows with one key several. `types`: of the known columns."""
+        """Why different keys could give the same row key, or one key several row keys, one sentence per reason. `types` are the types of
+        the known columns."""
         columns = {part[0]: part[1] for part in self.parts if isinstance(part, tuple)}
         beside = [(one[0], other[0]) for one, other in pairwise(self.parts) if isinstance(one, tuple) and isinstance(other, tuple)]
         filled = [name for name, how in columns.items() if how.isdecimal() and name in types]
@@ -76,11 +77,11 @@ class Template:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns, in order."""
+        """The names of the columns, in order."""
         return tuple(part[0] for part in self.parts if isinstance(part, tuple))
 
     def columns(self, keys: pa.Array) -> dict[str, pa.Array]:
-        """The inverse: the part of each column in row keys, as bytes; null if a row key does not match the template."""
+        """The inverse of `keys`: column → its part of each row key, as bytes; null if a row key does not match the template."""
         import pyarrow.compute as pc
 
         pattern = "".join(re.escape(part) if isinstance(part, str) else f"(?P<p{at}>.*?)" for at, part in enumerate(self.parts))
@@ -89,7 +90,7 @@ class Template:
         return {name: _reversed(values) if how == _REVERSE else values for (name, how), values in given.items()}
 
     def torn(self, columns: pa.RecordBatch) -> dict[int, str]:
-        """Index of a row → why its row key would be ambiguous: a part contains the text that follows it."""
+        """Row index → why its row key would be ambiguous: the value of a column contains the text that follows it in the template."""
         import pyarrow.compute as pc
 
         found: dict[int, str] = {}

@@ -1,9 +1,9 @@
-"""Rows of a table in row key order, even if servers and regions fail meanwhile.
+"""Reads rows of a table in row key order, even if servers and regions fail meanwhile.
 
-A scanner exists in one gateway. The scanner of a REST server ends as if there were no more rows if a region is unavailable
-(`ScannerResultGenerator` of HBase only logs such an error), and every scanner is lost with its server. So its end is only accepted if it
-agrees with the last key of the table. That key is read from the table's other end, with a request that reports its failures, and whose
-answer can contain keys of any bytes.
+A scanner exists in one gateway. If a region is unavailable, the scanner of a REST server ends as if there were no more rows
+(`ScannerResultGenerator` of HBase only logs such an error), and every scanner is lost with its server. So the end of a scanner is only
+accepted if it agrees with the last key of the table. That key is read from the other end of the table, by a request that reports failures,
+and whose answer can contain keys of any bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,20 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _FIRST_ROWS = 100
 _LOOKED_AT = 10
 _ANSWER_BYTES = 4 << 20
-"""rows of an answer, which a gateway and this process hold in memory"""
+"""maximum size of the rows of an answer, which a gateway and this process hold in memory"""
 
 
 class HBaseScan(Generic[AnyRow]):
-    """For one table, used by one thread. `columns`: FAMILY:QUALIFIER or FAMILY, of which a row must have at least one; none: all. `page`:
-    maximum rows of an answer; fewer if they are large. `part`: see Asked."""
+    """Scans one table; used by one thread.
+
+    Args:
+        cluster: The gateway.
+        table: The name of the table.
+        kind: The type of the rows.
+        page: The maximum number of rows in an answer; answers have fewer rows if these are large.
+        columns: FAMILY:QUALIFIER or FAMILY; only rows with a cell in one of them are returned. Empty: all rows.
+        part: Which part of each row is returned; see ScanRequest.
+    """
 
     def __init__(
         self,
@@ -50,12 +58,14 @@ class HBaseScan(Generic[AnyRow]):
         self._kind: type[AnyRow] = kind
         self._part = part
         self._narrow: bool | None = None if any(b":" in column for column in columns) else False
-        """whether no row seen so far has other cells in these families; None: not checked yet"""
+        """True if no row so far has other cells in the families of the columns; None before the check"""
 
     def pages(self, after: bytes, upto: bytes | None = None, rows: int | None = None) -> Iterator[list[AnyRow]]:
-        """The rows whose key is greater than `after` and at most `upto`, in portions. `rows`: the expected number; more are only requested
-        if there are more. A failed request is retried for a minute; after that Unreachable is raised, and SourceError or SinkError if the
-        table does not exist."""
+        """The rows with keys from `after` (exclusive) to `upto` (inclusive; None: to the end of the table), in pages.
+
+        A failed request is retried for a minute; then Unreachable is raised. Raises SourceError or SinkError if the table does not exist.
+        `rows` is the expected number of rows: the last request asks for no more than that, unless there are more.
+        """
         seen, left = after, rows
         wait_s, ends_s = _FIRST_WAIT_S, time.monotonic() + _TRIES_FOR_S
         while True:
@@ -76,14 +86,14 @@ class HBaseScan(Generic[AnyRow]):
                     return
             except Unreachable as error:
                 failed = error
-                self._most = max(1, self._most // 2)  # perhaps this many rows are too many
+                self._most = max(1, self._most // 2)  # perhaps this many rows take too long
             if time.monotonic() + wait_s > ends_s:
                 raise failed or self._ends_early(seen)
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _by_scanner(self, after: bytes, rows: int | None) -> Generator[list[AnyRow]]:
-        """Read until the scanner is at its end, which it also reports if it lost its region, or does not exist any more."""
+        """Read pages until the scanner ends. It also ends if it has lost its region, or does not exist any more."""
         if self._narrow is None:
             self._narrow = self._has_no_others(after)
         scanner = self._opened(after, self._part, self._page, by_family=self._narrow)
@@ -106,13 +116,14 @@ class HBaseScan(Generic[AnyRow]):
             self._cluster.close_scanner(scanner)
 
     def _opened(self, after: bytes, part: Part, ahead: int, *, by_family: bool) -> Any:
-        """Whether to request whole families: a server that is asked for columns seeks each of them in each row, which costs two to four
-        times as much if they are all there is."""
+        """Open a scanner. With `by_family` whole families are requested: a server that is asked for single columns seeks each of them in
+        each row, which takes two to four times as long if the families have no other cells."""
         columns = sorted({column.partition(b":")[0] for column in self._columns}) if by_family else self._columns
         return self._cluster.open_scanner(self._table, ScanRequest(after, columns, part, ahead))
 
     def _has_no_others(self, after: bytes) -> bool:
-        """Checked with the names of some cells, because other cells may be large."""
+        """True if the families of the columns have no other cells in the next rows. Only names are read, because other cells may be
+        large."""
         scanner = self._opened(after, "names", _LOOKED_AT, by_family=True)
         try:
             answer = self._cluster.next_of(scanner, _LOOKED_AT, self._kind)
@@ -137,7 +148,7 @@ class HBaseScan(Generic[AnyRow]):
 
 
 def shown(key: bytes) -> str:
-    r"""A row key for people, in the form of the HBase shell.
+    r"""A row key for people, in the notation of the HBase shell.
 
     >>> shown(b"c1/\x00\xff")
     'c1/\\x00\\xFF'

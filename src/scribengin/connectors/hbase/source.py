@@ -1,4 +1,4 @@
-"""The source: options become a reader (driver) and blocks of rows (executors), in row key order."""
+"""The source: creates the reader for the driver, and reads blocks of rows on executors, in row key order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TableSource:
-    """One table; picklable."""
+    """A table as a source; picklable."""
 
     def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = place.schema
@@ -30,20 +30,20 @@ class TableSource:
         self._compares = self._options["on_change"] == "stop"
 
     def resolve_schema(self) -> Schema:
-        """The declared columns. Raises SourceError if there are none, or the table does not match them; Unreachable if the cluster does not
-        answer."""
+        """The declared columns. Raises SourceError if none are declared, or if the table does not match them; Unreachable if the cluster
+        does not answer."""
         wanted = self._wanted()
         wanted.check(self._cluster)
         return wanted.schema
 
     def reader(self) -> TableReader:
-        """A fresh reader. Raises as `resolve_schema`."""
+        """A new reader. Raises as `resolve_schema`."""
         wanted = self._wanted()
         wanted.check(self._cluster)
         return TableReader(self._cluster, wanted, self._options)
 
     def decoder(self) -> TableDecoder:
-        """A decoder for typed rows: it only reports values that did not fit."""
+        """A decoder for typed rows, which only reports the values that did not fit."""
         from scribengin.formats.table_blocks import TableDecoder
 
         return TableDecoder(self._wanted().schema)

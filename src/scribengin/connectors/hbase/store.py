@@ -43,7 +43,7 @@ _LOSES = ("SKIP_WAL", "ASYNC_WAL")
 
 
 class HBaseStore:
-    """See KeyedStore. `key`: columns that identify a row; if empty, the record's id is the row key."""
+    """An HBase table as a KeyedStore. `key` contains the columns that identify a row; if it is empty, the record's id is the row key."""
 
     form: Literal["json", "columns"] = "columns"
     most_id_bytes = _MOST_KEY_BYTES
@@ -62,7 +62,7 @@ class HBaseStore:
         return f"table {self._table} at {self._cluster}"
 
     def read_record(self) -> WriterRecord | None:
-        """Read from its row: never an older version."""
+        """Read the record from its row, which is never stale."""
         row = self._cluster.row(self._records, self._table)
         if row is None:
             return None
@@ -70,8 +70,8 @@ class HBaseStore:
         return WriterRecord(msgspec.json.decode(cells[_BODY]), cells[_TAG])
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """By a check-and-put of one row, conditional on the tag that was read. If its answer is lost, the row is searched for by its own
-        tag."""
+        """Replace the record by a check-and-put of one row, on the condition that it has the tag that was read. If the answer is lost, the
+        record is read again and compared with the new tag."""
         if held is None and self._cluster.schema(self._records) is None:
             self._make(self._records, ["r"])
         tag = uuid4().hex.encode()
@@ -92,7 +92,7 @@ class HBaseStore:
             raise self._error("; ".join(wrong), "correct the table or the flow", "hbase-table")
 
     def unlike(self, schema: Schema) -> list[str]:
-        """Why the mapping, and the existing table, do not accept these columns."""
+        """Why the mapping, or the existing table, does not accept these columns, one sentence per reason."""
         found = self._unlike_mapping(schema)
         held = None if found else self._cluster.schema(self._table)
         if held is None:
@@ -110,15 +110,15 @@ class HBaseStore:
         return found
 
     def is_there(self) -> bool:
-        """Whether the table exists, by its schema."""
+        """True if the table exists, according to its schema."""
         return self._cluster.schema(self._table) is not None
 
     def is_empty(self) -> bool:
-        """Whether the table has a row; reads one row."""
+        """True if the table has no row; reads at most one."""
         return self._cluster.is_empty(self._table)
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """In one request. If part of it is refused, its halves are sent separately, down to single rows."""
+        """Write the rows in one request. If a part of it is refused, its halves are sent separately, down to single rows."""
         cells = self.cells(rows)
         sizes = np.asarray(pc.binary_length(cells.keys))
         fit = (sizes > 0) & (sizes <= _MOST_KEY_BYTES)
@@ -133,18 +133,18 @@ class HBaseStore:
         return replace(answer, refused=sorted([*bad, *answer.refused]))
 
     def cells(self, rows: KeyedRows) -> Cells:
-        """The columns and families that are written."""
+        """The rows with all of their cells."""
         names = [self._names.cell(name).encode() for name in rows.columns.schema.names]
         values = [values_of(column, self._values) for column in rows.columns.columns]
         return Cells(self._row_keys(rows), list(zip(names, values, strict=True)), np.arange(rows.version, rows.version + len(rows)))
 
     def versions(self) -> Iterator[Sequence[int]]:
-        """The newest timestamp in each row, by a scan without values."""
+        """The newest timestamp in each row, read by a scan without values."""
         for rows in self._keys():
             yield [max(cell.timestamp for cell in row.cells) for row in rows]
 
     def clear(self) -> int:
-        """Delete row by row, up to the row's version; the table is kept."""
+        """Delete row by row, up to the version of each row; the table itself is kept."""
 
         def delete(row: HBaseRow) -> None:
             families = sorted({cell.column.partition(b":")[0] for cell in row.cells})
@@ -181,7 +181,7 @@ class HBaseStore:
         return pa.array(rows.ids, pa.string()).cast(pa.binary())
 
     def _sent(self, cells: Cells, indexes: Sequence[int]) -> WriteAnswer:
-        """`indexes`: the caller's indexes of the rows."""
+        """Send the rows, in halves if a part is refused. `indexes` are the indexes of these rows in the caller's request."""
         if not indexes:
             return WriteAnswer()
         outcome = self._cluster.put(self._table, cells)

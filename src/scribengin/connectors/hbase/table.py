@@ -1,4 +1,4 @@
-"""A table to read: the columns that the flow needs, whether the table has them, and a digest of its rows."""
+"""A table as a source: the columns that the flow needs, a check whether the table has them, and a digest of its rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class ExpectedTable:
-    """The flow's requirements for its table. Raises SourceError if they contradict each other."""
+    """What the flow requires of its table. Raises SourceError if the requirements contradict each other."""
 
     def __init__(self, cluster: Gateway, options: Mapping[str, Any], schema: Schema | None) -> None:
         if schema is None:
@@ -52,7 +52,7 @@ class ExpectedTable:
             raise unlike(cluster, f"{cluster.called}: {'; '.join(wrong)}")
 
     def check(self, cluster: Gateway) -> None:
-        """Raises SourceError if the table does not exist, or lacks the families; Unreachable if the cluster does not answer."""
+        """Check the table. Raises SourceError if it does not exist, or lacks a family; Unreachable if the cluster does not answer."""
         held = cluster.schema(self.table)
         if held is None:
             raise cluster.missing(self.table)
@@ -69,26 +69,27 @@ class ExpectedTable:
 
     @property
     def columns(self) -> Sequence[bytes]:
-        """The columns of a scan: the cells, or all of their families if a request for the last row could not name one of them."""
+        """The columns of a scan: those of the cells, or all of their families if the request for the last row cannot name one of the
+        columns."""
         cells = [self.names.cell(name) for name in self.cells]
         plain = all(cell.count(":") == 1 and cell.strip() == cell for cell in cells)
         return [each.encode() for each in (cells if plain else self.names.families(self.cells))]
 
 
 def unlike(cluster: Gateway, said: str) -> SourceError:
-    """The table, or the options, do not match the flow's columns."""
+    """The error for a table, or options, that do not match the flow's columns."""
     remedy = "correct the source: `schema`, `columns` and `family` for cells, `row` for the contents of the row key"
     return SourceError(said, remedy=remedy, code="table-columns", node=cluster.node)
 
 
 def changed(cluster: Gateway, what: str, how: str) -> SourceError:
-    """Rows that were assigned to a Batch cannot be read again unchanged."""
+    """The error for rows that were assigned to a Batch and cannot be read again unchanged."""
     said = f"{cluster.called}: {what} changed after it was assigned to a Batch that is not yet committed: {how}"
     return SourceError(said, remedy=_INSTEAD, code="hbase-changed", node=cluster.node)
 
 
 class HBaseDigest:
-    """A digest of rows in their order; it does not depend on the pages they came in."""
+    """A digest of rows in their order; it does not depend on how the rows are divided into pages."""
 
     def __init__(self, *, keys_only: bool = False) -> None:
         self._hash = blake2b(digest_size=_DIGEST_BYTES)

@@ -1,4 +1,4 @@
-"""Thrift servers of HBase as a gateway: its calls, and errors as Scribengin errors."""
+"""Thrift servers of HBase as a gateway: their calls, and their errors as Scribengin errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.core.errors import ScribenginError
 
 
-# Rows as the call `putMultiple` of a Thrift server: the bytes of the binary protocol, built column by column.
+# Rows as a `putMultiple` call of a Thrift server: the bytes of the binary protocol, built column by column.
 
 
 METHOD = "putMultiple"
@@ -52,10 +52,10 @@ _CALL = b"\x80\x01\x00\x01"
 
 
 def put_message(table: str, cells: Cells) -> bytes:
-    """The call: struct TPut of each row, with a TColumnValue of each of its cells."""
+    """The call with all rows: a struct TPut for each row, with a TColumnValue for each of its cells."""
     times = _be(cells.versions, 8)
     parts = [fixed(_STRING + b"\0\1", _be(lengths(cells.keys), 4)), cells.keys]
-    # the end of one cell is joined with the beginning of the next: another part for each would cost another copy of everything
+    # the end of a cell is joined with the beginning of the next one: a separate part would cost another copy of everything
     before: tuple[bytes | np.ndarray[Any, Any], ...] = (_LIST + b"\0\2" + _STRUCT + _number(len(cells.columns)),)
     ends = (_I64 + b"\0\4", times, _STOP)
     for name, values in cells.columns:
@@ -73,7 +73,7 @@ def put_message(table: str, cells: Cells) -> bytes:
 
 
 def _be(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
-    """Each number in that many bytes, the highest first.
+    """Each number in `width` bytes, the highest first.
 
     >>> _be(np.array([258]), 4).tolist()
     [[0, 0, 1, 2]]
@@ -95,12 +95,12 @@ def _text(text: bytes) -> bytes:
 _PORT = 9090
 _CONNECT_S, _READ_S = 10.0, 120.0
 _FRESH_S = 20.0
-"""a server closes a connection that was idle for a minute (`hbase.thrift.server.socket.read.timeout`)"""
+"""seconds for which an idle connection is used again: a server closes it after a minute (`hbase.thrift.server.socket.read.timeout`)"""
 
 
 @cache
 def api() -> Any:
-    """The calls and their structs. Raises EnvironmentFault if the client is not installed."""
+    """The interface with its calls and structs. Raises EnvironmentFault if the client library is not installed."""
     try:
         import thriftpy2
     except ImportError as error:
@@ -113,10 +113,10 @@ def api() -> Any:
 
 
 class Connection:
-    """To one server, used by one thread at a time."""
+    """A connection to one server, used by one thread at a time."""
 
     def __init__(self, server: str, trusted: ssl.SSLContext | None) -> None:
-        """`trusted`: the certificates that a TLS client trusts. Raises OSError if no server answers, or it is another one."""
+        """Connect. `trusted` contains the certificates that a TLS client trusts. Raises OSError if no server answers, or TLS rejects it."""
         from thriftpy2.protocol import TBinaryProtocol
         from thriftpy2.thrift import TClient
         from thriftpy2.transport import TBufferedTransport, TSocket
@@ -138,13 +138,13 @@ class Connection:
         self.used = time.monotonic()
 
     def call(self, method: str, *given: Any) -> Any:
-        """The answer of the server. Raises the server's error, and OSError or TException if there is no answer."""
+        """Call a method and return the server's answer. Raises the server's error, and OSError or TException if there is no answer."""
         answer = getattr(self._client, method)(*given)
         self.used = time.monotonic()
         return answer
 
     def put(self, message: bytes) -> None:
-        """The same for a prepared message that writes rows."""
+        """Send a prepared message that writes rows. Raises as `call`."""
         from thriftpy2.thrift import TApplicationException, TMessageType
 
         self._transport.write(message)
@@ -160,19 +160,20 @@ class Connection:
             raise answer.io
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._socket.close()
 
 
 class Pool:
-    """Idle connections."""
+    """Idle connections to servers; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
 
     def take(self, server: str) -> Connection | None:
-        """An idle connection to this server that is probably open; those that were idle for long are closed."""
+        """Take an idle connection to this server that is probably still open; None if there is none. Connections that were idle for too
+        long are closed."""
         with self._lock:
             old = [each for each in self._idle if time.monotonic() - each.used > _FRESH_S]
             self._idle = [each for each in self._idle if each not in old]
@@ -184,7 +185,7 @@ class Pool:
         return found
 
     def give(self, connection: Connection) -> None:
-        """Return an idle connection."""
+        """Return a connection to the pool."""
         with self._lock:
             self._idle.append(connection)
 
@@ -202,7 +203,7 @@ _MOST_MESSAGE_BYTES = 100 << 20
 _CELL_BYTES = 10 << 20
 """the default of `hbase.client.keyvalue.maxsize`"""
 _ABOUT_BYTES = 64 << 10
-"""upper bound of the size of a key and its column"""
+"""upper bound of the size of a key and a column name"""
 _DELETE_FAMILY = 2
 _DURABILITIES = ("USE_DEFAULT", "SKIP_WAL", "ASYNC_WAL", "SYNC_WAL", "FSYNC_WAL")
 _FILTERS = {"names": b"KeyOnlyFilter()", "first": b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"}
@@ -213,11 +214,11 @@ _OF_A_TRY = re.compile(r"^\S+, RpcRetryingCaller\{[^}]*\}, ")
 
 
 class _Unnamed(Exception):
-    """The answer of a server after an unexpected error."""
+    """The server's answer to an unexpected error, whose cause it does not name."""
 
 
 class ThriftGateway:
-    """See Gateway. A scanner is its server and its number there."""
+    """The Thrift servers of one HBase; see Gateway. A scanner is known to its own server only."""
 
     def __init__(self, node: str, servers: Sequence[str], config: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
         self.node = node
@@ -270,19 +271,19 @@ class ThriftGateway:
         ]
         family, _, qualifier = expected.column.partition(b":")
         put = api().TPut(row=row.key, columnValues=cells)
-        # a request whose answer is lost is not sent again: it would find what the first one wrote
+        # not repeated if the answer is lost: it would find what the first request wrote
         taken = self._asked("checkAndPut", table.encode(), row.key, family, qualifier, expected.value or None, put, again=False)
         return bool(taken)
 
     def put(self, table: str, cells: Cells, *, again: bool = False) -> WriteOutcome:
-        """See Gateway. `again`: these rows are sent a second time."""
+        """See Gateway. `again` is True for rows that are sent a second time."""
         message = put_message(table, cells)
         if len(message) > _MOST_MESSAGE_BYTES:
             return WriteOutcome("large")
         try:
             self._call(METHOD, lambda connection: connection.put(message))
         except _Unnamed as error:
-            # it may be the server's own problem: a row is only given up after an answering server has refused it twice
+            # the server itself may be at fault: a row is given up only after an available server has refused it twice
             if len(cells.keys) == 1 and not again:
                 self._exists(table)
                 return self.put(table, cells, again=True)
@@ -304,7 +305,7 @@ class ThriftGateway:
         self._asked("deleteSingle", table.encode(), api().TDelete(row=key, columns=columns, deleteType=_DELETE_FAMILY))
 
     def tables(self) -> list[str]:
-        """Their names; none if the server does not return them."""
+        """The names of the tables; empty if the server does not return them."""
         try:
             found = self._asked("getTableNamesByPattern", ".*", False)
         except (SinkError, SourceError, Unreachable):
@@ -370,7 +371,7 @@ class ThriftGateway:
         return bool(self._asked("tableExists", _named(table)))
 
     def _of_table(self, table: str, method: str, *given: Any, server: str | None = None, whose: bool = False) -> Any:
-        """Like `_asked`; raises `missing` if the table or row does not exist."""
+        """Call a method like `_asked`. Raises `missing` if it fails and the table does not exist."""
         try:
             return self._asked(method, *given, server=server, whose=whose)
         except (SinkError, SourceError):
@@ -391,13 +392,20 @@ class ThriftGateway:
     def _call(
         self, method: str, do: Callable[[Connection], Any], *, server: str | None = None, again: bool = True, whose: bool = False
     ) -> Any:
-        """The result of a call, by a connection to any server, or to this one; `whose`: with the server. `again`: a second call does no
-        harm. Raises TIOError and TIllegalArgument unchanged, and _Unnamed."""
+        """Call `do` with a connection, and return its result. Raises TIOError and TIllegalArgument unchanged, and _Unnamed.
+
+        Args:
+            method: The name of the method, for messages.
+            do: The call.
+            server: The server to use; None for any.
+            again: True if the call may be repeated.
+            whose: True to return the server too.
+        """
         from thriftpy2.thrift import TApplicationException, TException
 
         pool = self._opened()
         failed: Exception | None = None
-        for _ in range(len(self._servers) + 1 if server is None else 2):  # an idle connection may be closed
+        for _ in range(len(self._servers) + 1 if server is None else 2):  # one more attempt, because an idle connection may be closed
             asked = server or self._servers[0]
             connection = None
             try:
@@ -451,7 +459,7 @@ class ThriftGateway:
             raise self._error(said, "name a PEM file of the CA that signed the server's certificate", CODES.config) from error
 
     def _as_fault(self, error: Any, method: str) -> ScribenginError:
-        """The server's message as a Scribengin error. Older servers do not send `canRetry`."""
+        """Convert the server's error. Older servers do not send `canRetry`."""
         reason = _reason(error)
         said = f"{self.called}: {self} answered {method} with: {reason}"
         if any(word in reason for word in _DENIED):
@@ -513,7 +521,7 @@ def _value(found: Any) -> Any:
 
 
 def _if_large(cells: Cells) -> str:
-    """An addition to unexpected errors, whose cause the server does not name: mostly a cell is too large for it."""
+    """Text for an unexpected error whose cause the server does not name: usually a cell is too large for it. Empty if none is."""
     largest = max(pc.max(pc.binary_length(values)).as_py() or 0 for _, values in cells.columns)
     return f"; KeyValue size too large? One has {largest} bytes" if largest > _CELL_BYTES - _ABOUT_BYTES else ""
 

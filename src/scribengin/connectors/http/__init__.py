@@ -7,7 +7,7 @@ __all__ = ["SINK", "make_sink"]
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
-    """The configured sink."""
+    """Create the sink from its options."""
     from scribengin.connectors.http.sink import HttpSink
 
     return HttpSink(place)

@@ -1,4 +1,4 @@
-"""Checks of HTTP sinks: addresses that rows can be sent to, and requests without contradictions."""
+"""Checks of HTTP sinks: their addresses must be usable, and their options without contradictions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SECRET_WORDS = ("key", "token", "secret", "password", "passwd", "signature", "s
 
 
 def addresses_can_be_sent_to(sink: CheckedNode) -> Iterator[Problem]:
-    """An address has a scheme and a host, contains no secret, and has existing columns only after the host."""
+    """An address must have a scheme and a host, must not contain a secret, and may name existing columns only after the host."""
     for given, options in sink.placements():
         yield from _address_faults(sink, str(options.get("url", "")), given)
 
 
 def _address_faults(sink: CheckedNode, url: str, given: Keys) -> Iterator[Problem]:
-    """The faults of one address, which is written at `given`."""
+    """The faults of one address, which is written at the key `given`."""
     parts = _split(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         shown = f'"{url}"' if "@" not in url else f"the value of `{given[-1]}`"
@@ -52,7 +52,7 @@ def _address_faults(sink: CheckedNode, url: str, given: Keys) -> Iterator[Proble
 
 
 def requests_are_said_once(sink: CheckedNode) -> Iterator[Problem]:
-    """The client sets headers that control a request; `rows` and `bytes` apply only to requests of several rows."""
+    """Headers that control a request are set by the client only; `rows` and `bytes` apply only to requests with several rows."""
     for name in sink.options.get("headers") or {}:
         key_header = str(sink.options.get("key_header", "Idempotency-Key"))
         if name.lower() in (*OURS, key_header.lower()):

@@ -1,4 +1,4 @@
-"""One address: a request to it, and the meaning of its answer."""
+"""An address that rows are sent to: sends requests, and interprets the answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FOR_ALL = {
     501: "use another `method`: the server does not know this one",
     505: "use a server that supports HTTP/1.1",
 }
-"""statuses that are not caused by a row, and the remedy"""
+"""statuses that no row causes → remedy"""
 _GONE = frozenset({404, 410})
 _WORDS = ("message", "detail", "error", "title", "reason", "description", "errors")
 _MOST = 300
@@ -50,17 +50,17 @@ _MOST = 300
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """The result of a request. `busy`: perhaps another request with this key is in progress."""
+    """The result of a request. `busy`: another request with the same key may be in progress."""
 
     kind: Literal["taken", "again", "busy", "refused"]
     reason: str = ""
     message: str = ""
     after_s: float = 0.0
-    """seconds that the server asked to wait"""
+    """the number of seconds that the server asked to wait"""
 
 
 class Endpoint:
-    """Pickled with its secrets and without connections; `str` shows no secret."""
+    """Sends requests to one address. Pickled with its secrets and without connections; `str` shows no secret."""
 
     def __init__(self, node: str, folder: Path, options: Mapping[str, Any]) -> None:
         self.node = node
@@ -70,7 +70,7 @@ class Endpoint:
         self._ca = None if options["ca"] is None else Path(folder, Path(options["ca"]).expanduser())
         self._http: httpx2.Client | None = None
         self._trust: ssl.SSLContext | bool | None = None
-        """None before `check`; creating one costs more than a request"""
+        """None before `check`; creating it takes longer than a request"""
         parts = urlsplit(self._url)
         if parts.username is not None or parts.password is not None:
             raise self._error(
@@ -87,17 +87,17 @@ class Endpoint:
         return self.__dict__ | {"_http": None, "_trust": None}
 
     def check(self) -> None:
-        """Raises SinkError if headers or certificates are not valid."""
+        """Raise SinkError if headers or certificates are not valid."""
         for name, value in self._plain("headers").items():
             if not (value.isascii() and value.isprintable() and name.isascii() and name.replace("-", "").isalnum()):
                 raise self._error(f'the header "{name}" has characters that are not valid in a header', "correct `headers`", "http-options")
         try:
             self._trust = trusted(self._ca) if self._url.startswith("https:") else False
-        except OSError as error:  # for a file that is missing, or contains no certificate
+        except OSError as error:  # the file is missing, or contains no certificate
             raise self._error(f"{self._ca} holds no valid CA certificate: {error}", "correct `ca`", "http-options") from None
 
     def reach(self) -> None:
-        """Connect and disconnect. Raises Unreachable if no server answers there, SinkError for a certificate that is not trusted."""
+        """Connect and disconnect. Raises Unreachable if no server answers, SinkError for a certificate that is not trusted."""
         parts = urlsplit(self._url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
@@ -112,7 +112,8 @@ class Endpoint:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """With connections, which stay open from request to request; requests need them. Raises as `check`."""
+        """Provide the connections that `send` needs for the duration of the block; they are used for several requests. Raises as
+        `check`."""
         import httpx2
 
         if self._trust is None:
@@ -120,7 +121,7 @@ class Endpoint:
         options = self._options
         headers = {"User-Agent": "scribengin", "Content-Type": "application/x-ndjson" if self._is("lines") else "application/json"}
         headers |= {} if options["compression"] == "none" else {"Content-Encoding": options["compression"]}
-        # the flow's headers override ours, in any case of letters
+        # the flow's headers override ours; names are not case-sensitive
         headers |= {name.title(): value for name, value in self._plain("headers").items()}
         limits = httpx2.Limits(max_connections=options["connections"], max_keepalive_connections=options["connections"])
         timeout = httpx2.Timeout(options["timeout"], connect=min(_CONNECT_S, options["timeout"]))
@@ -129,8 +130,7 @@ class Endpoint:
         self._http = None
 
     def send(self, request: RowsRequest, key: str) -> RequestOutcome:
-        """Send the request once; thread-safe. Raises SinkError if the server would give this answer to all requests, or cannot be
-        trusted."""
+        """Send a request once; thread-safe. Raises SinkError if the server would answer all requests in this way, or is not trusted."""
         import httpx2
 
         assert self._http is not None
@@ -206,7 +206,7 @@ class Endpoint:
 
 
 def key_of(*said: object) -> str:
-    """A key in the form of a UUID; equal for equal arguments.
+    """A key in the form of a UUID; the same for the same arguments.
 
     >>> key_of("me", "orders", 3)
     'c78eabd0-ce3e-9970-26bd-4779a55dcae7'
@@ -216,7 +216,7 @@ def key_of(*said: object) -> str:
 
 
 def _server_message(answer: httpx2.Response) -> str:
-    """The server's error message, if it is short: for JSON, the part for people."""
+    """The error message in the server's answer, if it is short; for JSON, the text for people."""
     text = answer.text
     try:
         found = msgspec.json.decode(answer.content)
@@ -229,7 +229,7 @@ def _server_message(answer: httpx2.Response) -> str:
 
 
 def _asked_s(after: str) -> float:
-    """Seconds of a Retry-After header: a number or a date; 0 if it is neither."""
+    """The number of seconds in a Retry-After header, which is a number or a date; 0 if it is neither."""
     if after.isdigit():
         return float(after)
     try:

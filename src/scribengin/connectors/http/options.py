@@ -5,9 +5,9 @@ import re
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 TEMPLATE = re.compile(r"\{([^{}]*)\}")
-"""a column in an address"""
+"""a column name in an address"""
 OURS = frozenset({"connection", "content-encoding", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"})
-"""headers that control how a request is sent, which only the client sets"""
+"""headers that control how a request is sent, and which only the client sets"""
 _BATCHES = ("array", "lines")
 
 SINK = NodeType(

@@ -1,4 +1,5 @@
-"""Sends the requests of a Batch: some concurrently, some again if the server asks for it, and in halves if they are refused as a whole."""
+"""Sends the requests of a Batch concurrently, repeats those that the server does not accept yet, and splits requests that are refused as a
+whole into halves."""
 
 from __future__ import annotations
 
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
     from scribengin.connectors.http.staged import RowsRequest
 
 
-# The answered requests of a decided Batch, recorded beside its staged rows as the answers arrive: a later attempt sends only the others.
+# The answered requests of a decided Batch are recorded next to its staged rows as the answers arrive, so that a later attempt sends only
+# the others.
 #
-# One line for each request, appended in one write and not synced: after a power failure some requests are sent again, with the same keys.
+# Each answer is one line, appended in one write and not synced: after a power failure some requests are sent again, with the same keys.
 
 
 NAME = "answered"
 
 
 class AnsweredRows(msgspec.Struct, frozen=True, array_like=True):
-    """Rows `first` to `first + rows` of a task output. With a `reason` the server never accepts them."""
+    """The rows `first` to `first + rows` (exclusive) of a task output. With a `reason`, the server never accepts them."""
 
     unit: int
     first: int
@@ -44,7 +46,7 @@ class AnsweredRows(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestProgress:
-    """For one Batch. A context manager: closes its file."""
+    """The recorded answers of one Batch. A context manager that closes its file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -52,14 +54,14 @@ class RequestProgress:
         found = (read_or_none(self._path) or b"").splitlines()
         self._answers: dict[tuple[int, int, int], AnsweredRows] = {}
         self._split: set[tuple[int, int]] = set()
-        """(task output, row) after which a request was split into halves"""
+        """(task output, first row) of each answered request"""
         for line in found:
             try:
                 self._remember(msgspec.json.decode(line, type=AnsweredRows))
             except msgspec.DecodeError:
-                continue  # its end was truncated: the request is sent again
+                continue  # the line was truncated: the request is sent again
         self.resumed = len(self._answers)
-        """requests that were answered before"""
+        """number of requests that were answered by an earlier attempt"""
 
     def __enter__(self) -> RequestProgress:
         return self
@@ -69,15 +71,15 @@ class RequestProgress:
             os.close(self._file)
 
     def of(self, request: RowsRequest) -> AnsweredRows | None:
-        """The recorded answer of exactly this request."""
+        """The recorded answer to exactly this request; None if there is none."""
         return self._answers.get((request.unit, request.first, len(request)))
 
     def was_halved(self, request: RowsRequest) -> bool:
-        """True if a part of it was answered, and so it was split."""
+        """True if a request that is part of this one was answered, so that this one was split."""
         return any((request.unit, row) in self._split for row in range(request.first, request.first + len(request)))
 
     def note(self, request: RowsRequest, reason: str = "", message: str = "") -> None:
-        """Record an answer."""
+        """Record the answer to a request; `reason` and `message` are empty if it was accepted."""
         answer = AnsweredRows(request.unit, request.first, len(request), reason, message)
         self._remember(answer)
         with explained(f"{self._path} cannot be written"):
@@ -93,19 +95,19 @@ class RequestProgress:
 
 _WAIT_S, _MOST_WAIT_S = 0.2, 15.0
 _BUSY_TRIES = 5
-"""number of retries if another request with the same key seems to be in progress; then the request is refused"""
+"""maximum number of retries while another request with the same key seems to be in progress; then the request is refused"""
 
 
 @dataclass(slots=True)
 class Rest:
-    """The time until which the server asked to wait (monotonic); kept across Batches and attempts."""
+    """The time (monotonic) until which the server asked to wait; kept across Batches and attempts."""
 
     until: float = 0.0
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request to be sent, not before `at`."""
+    """A request to send, not before the time `at` (monotonic)."""
 
     request: RowsRequest
     at: float = 0.0
@@ -114,7 +116,8 @@ class _Waiting:
 
 @dataclass(slots=True)
 class HttpSender:
-    """For one Batch. `refuse(request, reason, message)` is called for each row that the server never accepts, in the caller's thread."""
+    """Sends the requests of one Batch. `refuse(request, reason, message)` is called, in the caller's thread, for each row that the server
+    never accepts."""
 
     endpoint: Endpoint
     progress: RequestProgress
@@ -124,14 +127,14 @@ class HttpSender:
     key: Callable[[RowsRequest], str]
     refuse: Callable[[RowsRequest, str, str], None]
     between: Callable[[], None]
-    """called now and then; raises if this process may not send any more"""
+    """called regularly; raises if this process may not send any more"""
     _ready: deque[_Waiting] = field(default_factory=deque)
     _flying: dict[Future[RequestOutcome], _Waiting] = field(default_factory=dict)
     _moved: float = 0.0
 
     def send(self, requests: Iterable[RowsRequest]) -> None:
-        """Send all requests that are not answered yet; returns when each is accepted or refused. Raises Unreachable if none succeeded for
-        `patience_s`."""
+        """Send all requests that were not answered before; returns when each is accepted or refused. Raises Unreachable if none succeeds
+        for `patience_s` seconds."""
         self._moved = time.monotonic()
         self._spare_the_server()
         with ThreadPoolExecutor(self.connections, "scribengin-http") as pool:
@@ -147,7 +150,7 @@ class HttpSender:
                 raise
 
     def _add(self, request: RowsRequest) -> None:
-        """The parts of a request that were not answered before."""
+        """Queue a request, or the parts of it that were not answered before."""
         answer = self.progress.of(request)
         if answer is not None:
             if answer.reason:
@@ -173,7 +176,7 @@ class HttpSender:
             self._take(self._flying.pop(future), future.result())
 
     def _start(self, pool: ThreadPoolExecutor, now: float) -> None:
-        """Start as many requests as may be in progress; if that is one, no other overtakes a waiting one."""
+        """Start as many requests as may be in progress. With only one connection, no request overtakes a waiting one."""
         waits = list[_Waiting]()
         while self._ready and len(self._flying) < self.connections and not (waits and self.connections == 1):
             waiting = self._ready.popleft()
@@ -216,7 +219,7 @@ class HttpSender:
         self._ready.appendleft(again) if self.connections == 1 else self._ready.append(again)
 
     def _spare_the_server(self, message: str = "") -> None:
-        """Stop waiting here if the server asks for a longer wait than `patience_s`."""
+        """Raise Unreachable if the server asked to wait longer than `patience_s`: the wait is then left to the restart."""
         left = self.rest.until - time.monotonic()
         if left > self.patience_s:
             raise Unreachable(
@@ -227,7 +230,7 @@ class HttpSender:
             )
 
     def _end(self) -> None:
-        """Wait for the answers to requests in progress, so that successful ones are not sent again."""
+        """Wait for the answers to requests in progress, so that accepted ones are not sent again."""
         done, _ = wait(self._flying)
         for future in done:
             if future.exception() is None and future.result().kind == "taken":

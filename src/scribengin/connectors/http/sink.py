@@ -24,7 +24,7 @@ _CHECK_S = 1.0
 
 
 class HttpSink(PlainSink):
-    """One `type: http` sink; an OfferingSink."""
+    """A `type: http` sink; an OfferingSink."""
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -41,24 +41,24 @@ class HttpSink(PlainSink):
         return str(self._endpoint)
 
     def check(self) -> None:
-        """Whether a client can be created from the options. No request is sent, because its effect on the server is unknown."""
+        """Check that the options are valid for a client. No request is sent, because its effect on the server is unknown."""
         self._endpoint.check()
 
     def check_place(self) -> None:
-        """See PlaceChecking: a connection is opened, and no request is sent."""
+        """See PlaceChecking. A connection is opened, and no request is sent."""
         self._endpoint.check()
         self._endpoint.reach()
 
     def check_ready(self, *, claimed: bool) -> None:  # noqa: ARG002 (what it was given stands in the flow's state)
-        """See `group.contract.MemberSink`; as `check_place`."""
+        """See `group.contract.MemberSink`; the same as `check_place`."""
         self.check_place()
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedRequests:  # noqa: ARG002 (the contract's)
-        """A stream for one task output."""
+        """A stream that stages one task output."""
         return StagedRequests(self.node, self._marks(batch.lineage).folder(batch.number), unit, attempt, self._cut)
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
-        """Send the decided requests that were not answered yet. Checks now and then whether it may continue."""
+        """Send the decided requests that were not answered yet. It is checked regularly that this process may continue."""
         batch, marks = decided.batch, self._marks(decided.batch.lineage)
         if self._is_done(decided, marks):
             return
@@ -86,7 +86,7 @@ class HttpSink(PlainSink):
             sending.send(self._requests(decided, marks))
 
     def give(self, decided: Decided, marks: Marks) -> int:  # noqa: ARG002 (see PlainSink)
-        """Nothing to do: all rows were offered."""
+        """Does nothing, because all rows were offered."""
         return 1
 
     def _requests(self, decided: Decided, marks: Marks) -> Iterator[RowsRequest]:

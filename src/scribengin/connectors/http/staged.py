@@ -1,5 +1,5 @@
-"""Requests of one task output in a file of the state folder, split as they will be sent: an Arrow stream with a checksum, one batch per
-request."""
+"""Requests of one task output in a file of the state folder, already split as they will be sent: an Arrow stream with a checksum and one
+batch per request."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Receipt
 
 _FORM = pa.schema([("of", pa.string()), ("url", pa.string()), ("doc", pa.binary())])
-"""for each row: its origin; its address, null if all have the same; the row as a JSON object"""
+"""for each row: its origin; its address, null if all rows have the same; the row as a JSON object"""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCut:
-    """How rows are split into requests."""
+    """How rows are split into requests: the address, and the maximum number of rows and bytes in a request."""
 
     url: str
     rows: int
@@ -38,13 +38,13 @@ class RequestCut:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns in the address."""
+        """The names of the columns in the address."""
         return tuple(dict.fromkeys(TEMPLATE.findall(self.url)))
 
 
 @dataclass(frozen=True, slots=True)
 class RowsRequest:
-    """Consecutive rows of a task output in one request. `first` is the position of the first one in the task output."""
+    """Consecutive rows of a task output in one request. `first` is the position of its first row in the task output."""
 
     unit: int
     first: int
@@ -56,14 +56,14 @@ class RowsRequest:
         return len(self.docs)
 
     def halves(self) -> tuple[RowsRequest, RowsRequest]:
-        """The two halves of a request, always the same: their keys are those of the first time."""
+        """The two halves of the request. They are always the same, and so are their keys."""
         half = len(self) // 2
         first = RowsRequest(self.unit, self.first, self.made_of[:half], self.url, self.docs[:half])
         return first, RowsRequest(self.unit, self.first + half, self.made_of[half:], self.url, self.docs[half:])
 
 
 class StagedRequests:
-    """See the contract. No file is created before the first row."""
+    """A stream that stages requests; see the contract. No file is created before the first row."""
 
     wants_ids = True
 
@@ -77,17 +77,17 @@ class StagedRequests:
         self._file = StagedFile(folder, unit, attempt, _FORM)
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage the rows; rows whose values do not give a valid address are refused."""
+        """Stage the rows. Rows whose values do not give a valid address are refused."""
         if not batch.num_rows:
             return ()
         return self._stage(json_lines(batch), {name: batch.column(name) for name in self._cut.columns}, ids)
 
     def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage rows that are JSON."""
+        """Stage rows in JSON form."""
         return self._stage(lines, columns, ids) if rows else ()
 
     def close(self) -> Receipt:
-        """Make the file durable."""
+        """Make the file durable, and return the write receipt."""
         with explained(self._doing):
             if self._held_rows:
                 self._flush(everything=True)
@@ -119,13 +119,13 @@ class StagedRequests:
         return refused
 
     def _flush(self, *, everything: bool) -> None:
-        """Write complete requests; an incomplete one is kept, unless `everything` is set."""
+        """Write complete requests. The rest is kept, or also written if `everything` is set."""
         rows = pa.Table.from_batches(self._held).combine_chunks().to_batches()[0] if self._held_rows else self._held[0]
         ends = np.cumsum(pc.binary_length(rows.column(2)).to_numpy(zero_copy_only=False), dtype=np.int64)
         first, before = 0, 0
         while first < rows.num_rows:
             fits = int(np.searchsorted(ends, before + self._cut.bytes, side="right"))
-            end = max(first + 1, min(fits, first + self._cut.rows))  # one that is too large is sent alone
+            end = max(first + 1, min(fits, first + self._cut.rows))  # a row that is too large is sent alone
             if end == rows.num_rows and end - first < self._cut.rows and not everything:
                 break
             self._file.write(rows.slice(first, end - first))
@@ -136,7 +136,7 @@ class StagedRequests:
 
 
 def addresses(cut: RequestCut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> Iterator[str | None]:
-    """The escaped value of each row; None, and a Bad, if a value cannot be a part of a path that stays in its place."""
+    """The address of each row, with escaped values; None if a value is not a valid part of a path. The error is then added to `refused`."""
     texts = [pc.cast(columns[name], pa.string()).to_pylist() for name in cut.columns]
     for ordinal, values in enumerate(zip(*texts, strict=True)):
         wrong = next(((name, value) for name, value in zip(cut.columns, values, strict=True) if value in (None, "", ".", "..")), None)

@@ -7,14 +7,14 @@ __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
-    """The configured source."""
+    """Create the source from its options."""
     from scribengin.connectors.kafka.source import KafkaSource
 
     return KafkaSource(place)
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
-    """The configured sink: Scribengin's own, or Spark's if only `at_least_once` is requested."""
+    """Create the sink from its options: Scribengin's own, or Spark's for `delivery: at_least_once`."""
     if place.delivery == "at_least_once":
         from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
 

@@ -1,4 +1,4 @@
-"""The Avro schema of a sink's values: that of a file, or one built from the rows' columns, with its id in a schema registry."""
+"""The Avro schema of a sink's values: read from a file, or derived from the rows' columns; with its id in a schema registry."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class AvroValues:
-    """For one sink. `options` are its complete ones. Picklable: the file is read in the driver, and its text is passed on; each process
-    asks the registry itself, once for each schema.
+    """Creates the Avro encoder of one sink from the sink's complete options. Picklable: the file is read in the driver, and its text is
+    sent with the pickled object; each process sends its own request to the registry, once per schema.
 
     Raises SinkError for contradictory options.
     """
@@ -36,14 +36,15 @@ class AvroValues:
 
     def load_schemas(self) -> None:
         """Read and register the schemas that are known before any row is written. Raises SinkError for a file that is not a schema, or a
-        schema that the registry rejects; Unreachable if no registry answers."""
+        schema that the registry rejects; Unreachable if the registry does not answer."""
         if self._path is not None:
             self._id(self._file())
 
     def __call__(self, schema: Schema) -> AvroMessages:
-        """The encoder for rows of `schema`. Raises ValueError if the two are incompatible, and as `load_schemas`."""
+        """Returns the encoder for rows of `schema`. Raises ValueError if the row schema and the Avro schema are incompatible; else as
+        `load_schemas`."""
         text = derive_schema(schema) if self._path is None else self._file()
-        # possible errors first: a registered schema stays registered
+        # check first, because a registered schema stays registered
         AvroMessages(schema, _parsed(text))
         return AvroMessages(schema, _parsed(text), self._id(text))
 
@@ -57,7 +58,7 @@ class AvroValues:
         return self._text
 
     def _id(self, text: str) -> int | None:
-        """The schema's id, None if values are plain Avro."""
+        """The id of the schema in the registry; None if values are plain Avro, without a registry."""
         if not self._options["registry"]:
             return None
         from scribengin.connectors.kafka.schema_registry import SchemaRegistry

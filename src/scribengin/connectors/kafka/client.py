@@ -1,4 +1,5 @@
-"""The only module that uses the client library: its settings, its errors as Scribengin errors, and a reader's requests to a cluster."""
+"""The only module that uses the client library: client settings, client errors as Scribengin errors, and the requests of readers and sinks
+to the brokers."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """The current state of a topic. `id` is new for a topic that was deleted and created again."""
+    """The current state of a topic. `id` is the broker's id: a topic that was deleted and created again has another one."""
 
     name: str
     id: str
@@ -68,12 +69,12 @@ def _admin_module() -> Any:
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of every client of the node; contains secrets in plain text, so it never leaves the process."""
+    """The settings of every client of a node with these options. They contain secrets in plain text, so they must not leave the process."""
     given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in options["config"].items()}
     return {
         "bootstrap.servers": options["bootstrap"],
         "client.id": "scribengin",
-        "log_level": 0,  # disconnections by brokers are reported by the error that follows, with a remedy
+        "log_level": 0,  # the error that follows a disconnection is reported, with a remedy
         "reconnect.backoff.max.ms": 1000,
     } | given
 
@@ -89,16 +90,22 @@ READER = {
 
 
 _ELECTING = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"})
-"""a partition is getting its leader now, as those of a new topic do, or the client does not know the new leader yet: a retry succeeds"""
+"""errors of a partition that has no leader yet, such as those of a new topic, or whose new leader the client does not know yet: a retry
+succeeds"""
 _INVALID = -1001
 """the offset that the client library returns, without an error, for a partition whose leader did not answer"""
 _ELECTED_AFTER_S = 0.1
 
 
 class KafkaBrokers:
-    """Requests to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
+    """Sends requests to the brokers. Each call takes at most the `timeout` of the node. Picklable, without its connections.
 
-    Raises Unreachable, or SourceError or SinkError if a retry cannot succeed.
+    Every call raises Unreachable if the brokers do not answer, and SourceError or SinkError if a retry cannot succeed.
+
+    Args:
+        node: The id of the node, for messages.
+        options: The options of the node.
+        role: `source` or `sink`: which error is raised, and for messages.
     """
 
     def __init__(self, node: str, options: Mapping[str, Any], role: Role = "source") -> None:
@@ -112,17 +119,17 @@ class KafkaBrokers:
 
     @cached_property
     def _admin(self) -> Any:
-        # created at the first use: the copies that are sent to tasks never are
+        # created at the first use: most copies that are sent to tasks never need it
         module = _admin_module()
         # the client reports unavailable brokers and rejected logins separately from the call that then times out
         return module.AdminClient(settings(self._options) | {"error_cb": self._hear}, logger=SILENT)
 
     def __reduce__(self) -> tuple[type[KafkaBrokers], tuple[str, Mapping[str, Any], Role]]:
-        # Spark pickles readers; a connection is not copied, the copy opens its own
+        # Spark pickles readers: a copy opens its own connection
         return KafkaBrokers, (self._node, self._options, self._role)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that exist."""
+        """Name → topic, for those of the names that exist."""
         asked = list(names)
         if not asked:
             return {}
@@ -139,29 +146,31 @@ class KafkaBrokers:
         return found
 
     def matching(self, pattern: str) -> list[str]:
-        """The names of all topics whose full name matches the pattern; never the cluster's own (`__…`)."""
+        """The names of all topics whose full name matches the regular expression, sorted, without the cluster's internal ones (`__…`)."""
         listed = self._asked(lambda: self._admin.list_topics(timeout=self._timeout_s))
         return sorted(name for name in listed.topics if re.fullmatch(pattern, name) and not name.startswith("__"))
 
     def first(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The offsets at which the logs begin."""
+        """Partition → offset at which its log begins."""
         return self._offsets({partition: _admin_module().OffsetSpec.earliest() for partition in partitions})
 
     def last(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The offsets after the last readable record: with read_committed, before the first open transaction."""
+        """Partition → offset after the last readable record. With `isolation: read_committed` this is at most the first offset of an open
+        transaction."""
         return self._offsets({partition: _admin_module().OffsetSpec.latest() for partition in partitions})
 
     def since(self, times_ms: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
-        """Partition → (offset, milliseconds since 1970) of the first record at or after its time; missing if there is none yet."""
+        """Partition → (offset, time in milliseconds since 1970) of the first record at or after the given time. Partitions without such a
+        record are left out."""
         found = self._listed({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition, time_ms in times_ms.items()})
         return {partition: (int(each.offset), int(each.timestamp)) for partition, each in found.items() if each.offset >= 0}
 
     def at_time(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
-        """The offsets of the first records at or after a time; -1 if there is none yet."""
+        """Partition → offset of the first record at or after a time, in milliseconds since 1970; -1 if there is no such record yet."""
         return self._offsets({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition in partitions})
 
     def topic_config(self, name: str) -> dict[str, str]:
-        """The settings of an existing topic, including defaults."""
+        """Name → value of the settings of an existing topic, including defaults."""
         module = _admin_module()
         resource = module.ConfigResource(module.ConfigResource.Type.TOPIC, name)
         futures = self._asked(lambda: self._admin.describe_configs([resource], request_timeout=self._timeout_s))
@@ -169,7 +178,14 @@ class KafkaBrokers:
         return {key: entry.value or "" for key, entry in entries.items()}
 
     def make_topic(self, name: str, partitions: int, *, replication: int | None = None, config: Mapping[str, str] | None = None) -> None:
-        """Create it, unless another client just did. `replication` None: three, or the number of brokers if that is smaller."""
+        """Create a topic, unless another client has just created it, and wait until the brokers know it.
+
+        Args:
+            name: The name of the topic.
+            partitions: The number of partitions.
+            replication: The number of copies; None: three, or the number of brokers if there are fewer.
+            config: Settings of the topic.
+        """
         copies = replication or min(3, len(self._asked(lambda: self._admin.list_topics(timeout=self._timeout_s)).brokers))
         topic = _admin_module().NewTopic(name, partitions, copies, config=dict(config or {}))
         future = self._asked(lambda: self._admin.create_topics([topic], operation_timeout=self._timeout_s))[name]
@@ -179,12 +195,12 @@ class KafkaBrokers:
             if code_of(error) != "TOPIC_ALREADY_EXISTS":
                 raise self._fault(error, f"Create topic {name}") from error
         give_up_s = time.monotonic() + self._timeout_s
-        # for a moment a broker may not know a topic that another has just created
+        # a broker may not know yet a topic that another one has just created
         while name not in self.topics([name]) and time.monotonic() < give_up_s:
             time.sleep(0.05)
 
     def delete_topic(self, name: str) -> None:
-        """Delete it, unless it is already deleted."""
+        """Delete a topic, unless it is already deleted."""
         future = self._asked(lambda: self._admin.delete_topics([name], operation_timeout=self._timeout_s))[name]
         try:
             future.result(timeout=self._timeout_s + 1)
@@ -232,7 +248,7 @@ class KafkaBrokers:
 
     def _asked(self, question: Any) -> Any:
         try:
-            self._admin.poll(0)  # pending reports about earlier requests
+            self._admin.poll(0)  # handle pending error reports of earlier requests
             self._told = None
             return question()
         except EnvironmentFault:
@@ -246,7 +262,7 @@ class KafkaBrokers:
 
     def _fault(self, error: Exception, about: str = "") -> ScribenginError:
         if "_admin" in vars(self):
-            self._admin.poll(0)  # only here the client delivers its pending reports
+            self._admin.poll(0)  # the client delivers its pending error reports only in `poll`
         told, self._told = self._told, None
         if told is not None and code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
             error = Exception(told)
@@ -254,7 +270,16 @@ class KafkaBrokers:
 
 
 def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: Role = "source", about: str = "") -> ScribenginError:
-    """A client's error as a Scribengin error: Unreachable if a retry may succeed. `about` is the request and its topic."""
+    """Convert an error of the client: Unreachable if a retry may succeed, else SourceError or SinkError.
+
+    Args:
+        node: The id of the node.
+        bootstrap: The addresses of the brokers.
+        error: The error of the client.
+        timeout_s: The time limit of the request, in seconds.
+        role: `source` or `sink`.
+        about: The request and its topic, for the message; empty if unknown.
+    """
     code = code_of(error)
     kind = SourceError if role == "source" else SinkError
     if code in LOGIN:
@@ -286,7 +311,7 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: R
             node=node,
         )
     if code in ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
-        # for a moment brokers may not know a new topic: reported as such, and retried
+        # brokers may not know a new topic yet: this is retried
         return Unreachable(
             f'{role} "{node}": a topic does not exist at {bootstrap} any more, or has fewer partitions than before: {_text_of(error)}',
             remedy="create it again, with the same number of partitions",
@@ -335,20 +360,20 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
-    # a broker has left the cluster: the client drops it with its pending requests; the partition's next leader will answer
+    # a broker has left the cluster: the client drops it and its pending requests; the next leader of the partition will answer
     "_DESTROY_BROKER",
-    # the library looks for the coordinator of a group, which readers here must name, but do not use
+    # the library looks up the coordinator of the group, which readers must name here but do not use
     "GROUP_AUTHORIZATION_FAILED",
 )
 
 
 def passes(error: Any) -> bool:
-    """True for a transient error (a KafkaError): a partition that was just created or lost its leader, a broker that starts."""
+    """True if an error (a KafkaError) is transient: a partition that was just created or has lost its leader, a broker that is starting."""
     return bool(error.retriable()) or error.name() in _PASSING
 
 
 class _Silent:
-    """Receives the client's log and drops it."""
+    """A logger for the client library that drops all messages."""
 
     def log(self, *_: object, **__: object) -> None:
         """Does nothing."""

@@ -1,8 +1,8 @@
-"""The commit markers of a sink: for each slot the record of its last commit, in a compacted topic of the sink's own, one partition per
-slot.
+"""The commit markers of a sink: for each slot, the record of its last commit. They are stored in a compacted topic of the sink's own, with
+one partition per slot.
 
-A commit marker is written in the transaction of its rows. It is read up to the last stable offset, so that one of an open or aborted
-transaction is never seen. `testing.kafka_model` defines what follows from a commit marker, and when its absence is conclusive.
+A commit marker is written in the same transaction as its rows. Reading ends at the last stable offset, so that markers of open or aborted
+transactions are never returned. `harness.kafka_model` defines what follows from a commit marker, and when its absence is conclusive.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SLOTS = 33
-"""partitions of the topic: slot 0 is for the claim, and the chain of Batches that commit as a whole; the others are for task outputs"""
+"""number of partitions of the topic: slot 0 is for the claim and for Batches that commit as a whole, the other slots are for task
+outputs"""
 OPENING = -1
-"""the number of the commit marker with which a lineage begins"""
+"""the number in the commit marker that begins a lineage"""
 _FORMAT = 1
 _CONFIG = {
     "cleanup.policy": "compact",
-    # only the newest marker of a slot is needed: with small segments brokers delete the others soon
+    # only the newest marker of a slot is needed: with small segments brokers soon delete the others
     "segment.bytes": str(16 * 2**20),
     "segment.ms": str(3600 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
 }
 _LOOK_BACK = 8
 _readers: dict[tuple[tuple[str, Any], ...], Any] = {}
-"""settings → this process's consumer: a new connection for each request costs more than the request"""
+"""settings → consumer of this process: a new connection for each request would cost more than the request"""
 _one_at_a_time = threading.Lock()
 
 
@@ -52,16 +53,16 @@ class Marker:
     said: Mapping[str, Any] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
-        """The record's value."""
+        """The value of the Kafka record."""
         return msgspec.json.encode({"format": _FORMAT, **asdict(self)})
 
     def same_place(self, owner: str, lineage: str) -> bool:
-        """True if that lineage of that installation wrote it."""
+        """True if the marker was written by this installation (`owner`) and lineage."""
         return (self.owner, self.lineage) == (owner, lineage)
 
 
 class MarkerTopic:
-    """The commit markers of one sink. Picklable."""
+    """The topic with the commit markers of one sink. Picklable."""
 
     def __init__(self, node: str, options: Mapping[str, Any], name: str) -> None:
         self.name = name
@@ -70,7 +71,7 @@ class MarkerTopic:
         self._cluster = KafkaBrokers(node, options, "sink")
 
     def ensure(self) -> None:
-        """Create the topic, or check the existing one. Raises Refused if its settings are wrong."""
+        """Create the topic, or check an existing one. Raises Refused if its settings are wrong."""
         found = self._cluster.topics([self.name]).get(self.name)
         if found is None:
             self._cluster.make_topic(self.name, SLOTS, replication=self._options["replication"], config=_CONFIG)
@@ -89,7 +90,7 @@ class MarkerTopic:
             )
 
     def delete(self) -> None:
-        """Delete all commit markers."""
+        """Delete the topic with all commit markers."""
         self._cluster.delete_topic(self.name)
 
     def exists(self) -> bool:
@@ -97,7 +98,8 @@ class MarkerTopic:
         return self.name in self._cluster.topics([self.name])
 
     def known_to_be(self, slot: int, number: int) -> Marker | None:
-        """The newest commit marker, if a commit of `number` or a later one is certain: it may become readable only after a moment."""
+        """The newest commit marker of a slot for which a commit of `number` or later is certain. The commit may become readable only after
+        a moment, so this waits up to twice the timeout for it, and then returns the newest existing marker."""
         give_up_s = time.monotonic() + 2 * self._timeout_s
         while True:
             newest = self.newest(slot)
@@ -106,9 +108,9 @@ class MarkerTopic:
             time.sleep(0.05)
 
     def newest(self, slot: int) -> Marker | None:
-        """The slot's newest committed marker, or None. None is conclusive only after a fence.
+        """The newest committed marker of the slot, or None. None is conclusive only after a fence.
 
-        Raises Refused for a record that is not a commit marker, Unreachable if no broker answers.
+        Raises Refused for a record that is not a commit marker, Unreachable if the brokers do not answer.
         """
         kafka = client()
         give_up_s = time.monotonic() + max(10.0, 2 * self._timeout_s)
@@ -117,7 +119,7 @@ class MarkerTopic:
                 try:
                     return self._newest(kafka, slot)
                 except kafka.KafkaException as error:
-                    # a partition that was just created, or has just lost its leader, gets one in a moment
+                    # a partition that was just created, or has just lost its leader, gets a leader soon
                     if not passes(error.args[0]) or time.monotonic() > give_up_s:
                         raise self._fault(error) from error
                     time.sleep(0.05)
@@ -127,7 +129,7 @@ class MarkerTopic:
         low, end = reader.get_watermark_offsets(kafka.TopicPartition(self.name, slot), timeout=self._timeout_s, cached=False)
         back = _LOOK_BACK
         while True:
-            # control records, and rows of fenced writers, follow the marker
+            # control records, and rows of fenced writers, may follow the marker
             begin = max(low, end - back)
             if begin >= end:
                 return None
@@ -143,7 +145,7 @@ class MarkerTopic:
         last, give_up_s = None, time.monotonic() + max(10.0, 2 * self._timeout_s)
         try:
             while True:
-                # one by one: `consume` waits for the requested number, and every Batch waits for this
+                # one message at a time: `consume` would wait for the requested number, and every Batch waits for this call
                 message = reader.poll(0.2)
                 error = None if message is None else message.error()
                 if message is not None and error is None:

@@ -1,4 +1,4 @@
-"""Common parts of the streams of all Kafka sinks: rows become messages, which each kind of stream handles differently."""
+"""The common parts of the streams of all Kafka sinks: they convert rows to messages, which each kind of stream handles differently."""
 
 from __future__ import annotations
 
@@ -20,30 +20,37 @@ if TYPE_CHECKING:
 
 
 class RowMaker(Protocol):
-    """Makes messages from rows; also returns the errors of rows that give no message, by their index."""
+    """Converts rows to messages, and returns the errors of the rows that cannot be converted, with their indexes."""
 
     wants_ids: bool
     json_needs: Sequence[str] | None
     """see the contract's JsonStream"""
 
     def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, Sequence[Bad]]:
-        """The messages of the rows, in order."""
+        """Convert rows to messages, in order. `ids` are the row ids, None unless `wants_ids`."""
 
     def make_json(
         self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None
     ) -> tuple[Outgoing, Sequence[Bad]]:
-        """The same for rows in JSON form; never called if `json_needs` is None."""
+        """Convert rows in JSON form; never called if `json_needs` is None.
+
+        Args:
+            lines: The rows as JSON objects, one per line.
+            rows: The number of rows.
+            columns: The columns of `json_needs`.
+            ids: The row ids; None unless `wants_ids`.
+        """
 
 
 class OriginMaker(Protocol):
-    """Makes messages from rows and their first coordinates; returns as a RowMaker does."""
+    """Converts rows with their origins to messages; returns the same as a RowMaker."""
 
     def make_from(self, rows: pa.RecordBatch, origins: Origins) -> tuple[Outgoing, Sequence[Bad]]:
-        """The messages of the rows."""
+        """Convert rows to messages, in order."""
 
 
 class MessageStream(ABC):
-    """See the contract's SinkStream and JsonStream; with an OriginMaker it is an OriginStream instead, which does not need the arguments of
+    """A SinkStream and JsonStream of the contract; with an OriginMaker an OriginStream, of which `write_from` is used instead of
     `write`."""
 
     wants_ids = False
@@ -61,20 +68,20 @@ class MessageStream(ABC):
         """the digest of all row ids so far, if messages have ids"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Accept the rows' messages."""
+        """Convert the rows to messages and pass them to `keep`; returns the refused rows."""
         return self._taken(*self._make(batch, ids))
 
     def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """The same for rows in JSON form."""
+        """Do the same for rows in JSON form."""
         return self._taken(*self._make_json(lines, rows, columns, ids))
 
     def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
-        """The same for rows with their first coordinates."""
+        """Do the same for rows with their origins."""
         return self._taken(*self._make_from(batch, origins))
 
     @abstractmethod
     def keep(self, messages: Outgoing) -> None:
-        """Send, stage or pass on some messages, perhaps none."""
+        """Send, stage or collect some messages, of which there may be none."""
 
     def _taken(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
         if messages.digest is not None:

@@ -10,20 +10,20 @@ from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODIN
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
-"""in a template whose special characters are escaped"""
+"""a column of a template, after special characters of the template were escaped"""
 
 _registry_url_fault = url_check("http", "https", write="write https://HOST:PORT, and a login as `registry_config`")
 
 
 def _registry_fault(addresses: str) -> Fault | None:
-    """One registry address, or several separated by commas."""
+    """The error in `registry`, which is one address or several separated by commas; None if it is valid."""
     if "@" in addresses:
         return "contains a login", "remove it, and write registry_config: {basic.auth.user.info: ${secret:env/NAME}}"
     return _registry_url_fault([each.strip() for each in addresses.split(",")])
 
 
 def avro_fault(options: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Contradictory or missing options of a sink that writes Avro: (option, what is wrong, remedy)."""
+    """The first contradictory or missing option of a sink that writes Avro, as (option, what is wrong, remedy); None if there is none."""
     if options["format"] != "avro":
         return None
     if options["registry"]:
@@ -77,7 +77,7 @@ LOSS_REMEDY = "restore the records, or continue without them: on_data_loss: cont
 
 
 def topics_read(options: Mapping[str, Any]) -> Iterator[DataLocation]:
-    """Those of a source, each by its name; for `pattern` all that match it."""
+    """The topics that a source reads: each by its name; for `pattern` one location that stands for all matching topics."""
     at = _cluster_of(options)
     for name in dict.fromkeys([*options.get("topics", ()), *options.get("assign", {})]):
         yield DataLocation("topic", at, str(name))
@@ -86,7 +86,7 @@ def topics_read(options: Mapping[str, Any]) -> Iterator[DataLocation]:
 
 
 def topics_written(options: Mapping[str, Any]) -> Iterator[DataLocation]:
-    """That of a sink; for a template all topics that may come of it."""
+    """The topic that a sink writes; for a template one location that stands for all topics that can result from it."""
     template = str(options.get("topic", ""))
     pattern = topics_pattern(template)
     many = pattern != re.escape(template)
@@ -204,7 +204,7 @@ SOURCE = NodeType(
 _EXACTLY = ("exactly_once",)
 
 _STAGED = ("chains_batches", "commits_units", "traces_rows")
-"""what Scribengin's own sink has, and Spark's has not"""
+"""abilities that Scribengin's own sink has and Spark's does not"""
 
 SINK = NodeType(
     type="kafka",

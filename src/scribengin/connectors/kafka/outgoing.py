@@ -1,4 +1,4 @@
-"""Rows become messages: topic, partition, key, value, headers, time, one batch of rows at a time."""
+"""Converts rows to messages (topic, partition, key, value, headers, time), one batch of rows at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.formats.avro_out import AvroMessages
 
 
-# The partition of a key: chosen as by the JVM clients, so that equal keys of other programs are in the same partition.
+# The partition of a key. It is the same as with the JVM clients, so that equal keys written by other programs are in the same partition.
 
 
 _M = np.uint32(0x5BD1E995)
@@ -34,9 +34,10 @@ _SEED = np.uint32(0x9747B28C)
 
 
 def partitions_of(keys: pa.BinaryArray, count: int) -> NDArray[np.int32]:
-    """The partition of each key among `count`, for all keys at once; the result for null is meaningless.
+    """The partition of each key among `count` partitions, computed for all keys at once; the result for a null key has no meaning.
 
-    `murmur2`, made positive, modulo the count: org.apache.kafka.common.utils.Utils and BuiltInPartitioner.partitionForKey of kafka-clients.
+    The algorithm is `murmur2`, made positive, modulo the count: org.apache.kafka.common.utils.Utils and BuiltInPartitioner.partitionForKey
+    of kafka-clients.
     """
     return ((murmur2(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
 
@@ -76,25 +77,25 @@ def _word(data: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 
 ID_HEADER = "scribengin"
-"""the header `flow@version source coordinates`: the origin of a message, the same each time it is produced"""
+"""the header `flow@version source coordinates`: the origin of a message, the same each time the message is produced"""
 _COLUMN = re.compile(r"\{([^{}]*)\}")
 _MESSAGE_HEAD_BYTES = 128
-"""upper bound of the overhead of a message and its batch, beside key, value and headers"""
+"""upper bound of the overhead of a message and its batch, in addition to key, value and headers"""
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 @dataclass(slots=True)
 class Outgoing:
-    """Messages in the order of their rows; all lists have the same length."""
+    """Messages in the order of their rows. All lists have the same length."""
 
     topics: list[str]
     partitions: NDArray[np.int32]
     keys: list[bytes | None]
     values: list[bytes | None]
     times_ms: list[int]
-    """0 for the time of writing"""
+    """milliseconds since 1970; 0 for the time of writing"""
     ids: list[str] | None
-    """value of the id header; None if there is none"""
+    """values of the id header; None if messages have no such header"""
     headers: Mapping[str, list[bytes | None]]
     """other headers"""
     sizes: list[int] | None = None
@@ -106,11 +107,12 @@ class Outgoing:
         return len(self.values)
 
     def rows_inside(self) -> int:
-        """The number of rows."""
+        """The number of rows in all messages."""
         return len(self) if self.sizes is None else sum(self.sizes)
 
     def rows(self, tells: Mapping[int, Any]) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
-        """The arguments of `Producer.produce` for each message. `tells`: index → the callback that reports that message."""
+        """The arguments of `Producer.produce` for each message. `tells` maps indexes of messages to their delivery callbacks; other
+        messages have none."""
         heard: list[Any] = [None] * len(self)
         for index, tell in tells.items():
             heard[index] = tell
@@ -120,8 +122,8 @@ class Outgoing:
         return zip(*columns, strict=False)
 
     def header_lists(self) -> Iterator[list[tuple[str, Any]]]:
-        """The headers of each message, in one shared list that must be read before the next one is requested: a list for each message would
-        cost more than all other work on it."""
+        """The headers of each message. All are returned in the same list, which must be read before the next one is requested: a list for
+        each message would cost more than all other work on it."""
         headers: list[Any] = [None] * (len(self.headers) + (self.ids is not None))
         if not headers:
             yield from repeat(headers, len(self))
@@ -137,7 +139,7 @@ class Outgoing:
                 yield headers
 
     def selected(self, stay: list[int]) -> Outgoing:
-        """The messages with these indexes."""
+        """The messages at these indexes."""
         topics, times = [self.topics[index] for index in stay], [self.times_ms[index] for index in stay]
         keys, values = [self.keys[index] for index in stay], [self.values[index] for index in stay]
         ids = None if self.ids is None else [self.ids[index] for index in stay]
@@ -146,11 +148,11 @@ class Outgoing:
         return Outgoing(topics, self.partitions[stay], keys, values, times, ids, headers, sizes)
 
     def size_bytes(self) -> int:
-        """The size of keys and values."""
+        """The total size of keys and values, in bytes."""
         return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
 
     def spread(self) -> dict[tuple[str, int], tuple[int, int, int]]:
-        """(topic, partition) → index of its first message, of its last one, and the number of rows in them."""
+        """(topic, partition) → (index of its first message, index of its last message, number of rows in its messages)."""
         codes, names = self._codes()
         if not len(codes):
             return {}
@@ -170,8 +172,11 @@ class Outgoing:
 
 
 class MessageMaker:
-    """Makes the messages of one sink from rows of `schema`. `version` is the flow's, for the id header; `avro`: see `value_encoder`. Raises
-    SinkError for options that do not match the schema."""
+    """Makes the messages of one sink from its rows. Raises SinkError for options that do not match the schema.
+
+    Attributes:
+        wants_ids: True if messages have the id header, which needs the row ids.
+    """
 
     def __init__(
         self,
@@ -206,7 +211,7 @@ class MessageMaker:
         plain = options["format"] == "json" and self._partition is None and list(given) == list(schema.names)
         beside = [*self._named, *self._headers.values(), *filter(None, (self._key, self._timestamp))]
         self.json_needs: Sequence[str] | None = list(dict.fromkeys(beside)) if plain else None
-        """see the contract's JsonStream; an expression requires all columns"""
+        """see the contract's JsonStream; an expression for the partition requires all columns"""
         self._fixed = None if self._named else topics.get(self._template)
 
     def _check_columns(self, schema: Schema) -> None:
@@ -225,13 +230,13 @@ class MessageMaker:
                 raise self._wrong(f'{option} names the column "{name}", a {schema[name].type}', f"expected {' or '.join(types)}")
 
     def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """The messages of the rows that can be sent, and the errors of the others, by their index."""
+        """Convert rows to messages; returns the messages that can be sent and the errors of the other rows, by their index."""
         values, unfit = self._values(rows.select(self._value_columns))
         numbers = None if self._partition is None else self._partition(rows)
         return self._made(dict(zip(rows.schema.names, rows.columns, strict=True)), values, unfit, numbers, ids)
 
     def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """The same for rows that are already JSON, one per line; `columns` are those of `json_needs`."""
+        """Do the same for rows in JSON form, one per line; `columns` are those of `json_needs`."""
         values: list[bytes | None] = list(lines.split(b"\n"))
         return self._made(columns, values[:rows], (), None, ids)
 
@@ -279,7 +284,7 @@ class MessageMaker:
         return names  # type: ignore[no-any-return]
 
     def _find(self, name: str) -> TargetTopic | str:
-        """The topic, or why there is none."""
+        """The topic of that name, or the reason why it cannot be used."""
         if not name:
             return ""
         try:
@@ -297,7 +302,15 @@ class MessageMaker:
         keys: pa.Array,
         bad: dict[int, Bad],
     ) -> NDArray[np.int32]:
-        """`numbers` are the results of the expression, if there is one."""
+        """Choose the partition of each row, and add rows for which that is impossible to `bad`.
+
+        Args:
+            numbers: The results of the partition expression; None if there is no expression.
+            names: The topic of each row.
+            known: Topic name → topic, or the error.
+            keys: The keys.
+            bad: Index → error of a row.
+        """
         counts = {name: topic.partitions for name, topic in known.items() if not isinstance(topic, str)}
         width: Any = counts[self._template] if self._fixed is not None else np.array([counts.get(name, 1) for name in names], np.int64)
         if numbers is not None:
@@ -308,7 +321,7 @@ class MessageMaker:
                     bad.setdefault(index, Bad(index, "no-partition", f"`partition` gives {found}; expected 0 up to below {most}"))
                     numbers[index] = 0
             return np.array(numbers, np.int32)
-        # rows without a key stay together, in order: one partition for each task output
+        # rows without a key stay together and in order: each task output has one partition
         alone = np.full(len(names), self._unit % width, np.int32) if self._fixed is not None else (self._unit % width).astype(np.int32)
         if self._key is None:
             return alone
@@ -328,7 +341,7 @@ class MessageMaker:
         return column.cast(pa.binary())
 
     def _refuse(self, made: Outgoing, known: Mapping[str, TargetTopic | str], bad: dict[int, Bad]) -> None:
-        """Messages that brokers would refuse."""
+        """Add messages that brokers would refuse, because they are too large or lack a key, to `bad`."""
         names, keys, values = made.topics, made.keys, made.values
         missing = {name for name, topic in known.items() if isinstance(topic, str) and topic}
         compacted = {name for name, topic in known.items() if not isinstance(topic, str) and topic.compacted}
@@ -340,7 +353,7 @@ class MessageMaker:
             if key is None and names[index] in compacted:
                 message = f"the topic {names[index]} is compacted, but the message has no key"
                 bad.setdefault(index, Bad(index, "no-key", message))
-        # the sum of the longest parts is not too large, in nearly all batches
+        # quick check, sufficient for nearly all batches: the sum of the longest parts is not too large
         parts: list[Sequence[bytes | str | None]] = [values, keys, made.ids or (), *made.headers.values()]
         room = _MESSAGE_HEAD_BYTES + sum(len(header) + 16 for header in (ID_HEADER, *made.headers))
         if room + sum(max(map(len, filter(None, part)), default=0) for part in parts) <= min(limits.values(), default=0):
@@ -356,7 +369,7 @@ class MessageMaker:
 
 
 class PartitionExpression:
-    """`partition:` evaluated over rows, by DuckDB. Raises SinkError if it is not an integer expression over the columns, and
+    """The expression in `partition:`, evaluated for rows by DuckDB. Raises SinkError if it is not an integer expression over the columns,
     EnvironmentFault if DuckDB is not installed."""
 
     def __init__(self, node: str, text: str, schema: Schema) -> None:
@@ -388,7 +401,7 @@ class PartitionExpression:
             raise self._wrong(f"gives {found.type}; expected an integer")
 
     def __call__(self, rows: pa.RecordBatch) -> list[int | None]:
-        """The number for each row; None for null. If one cannot be computed, all fail. Raises SinkError."""
+        """The number for each row; None for null. Raises SinkError if it cannot be computed for one of the rows."""
         import duckdb
 
         try:
@@ -411,6 +424,6 @@ class PartitionExpression:
 
 
 def _milliseconds(column: pa.Array) -> list[int]:
-    """Milliseconds since 1970; 0 (the time of writing) for null."""
+    """Times in milliseconds since 1970; 0 (the time of writing) for null."""
     micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
     return [0 if value is None else max(0, value // 1000) for value in micros.to_pylist()]

@@ -11,5 +11,6 @@ if TYPE_CHECKING:
 
 
 def published_log(work: Path, lineage: str) -> NumberedLog:
-    """Batch → `messages`, the ranges of its rows: `topic`, `partition`, `first`, `last` and `rows` of each."""
+    """The log of published Batches of a lineage. The body of each Batch contains `messages`, the ranges of its rows: `topic`, `partition`,
+    `first`, `last` and `rows`."""
     return NumberedLog(work / lineage / "published", "publication")

@@ -1,7 +1,7 @@
-"""The driver's side of the source: which offsets are read next, and whether the cluster still has its records.
+"""The driver's part of the source: determines the next offsets to read, and checks that the cluster still has its records.
 
-A position is one offset per partition, kept in the places of the streams that were handed out. Each poll compares the cluster with it: a
-topic that was deleted and created again, records that retention deleted before they were read, and missing partitions are reported, never
+The position is one offset per partition; it is part of the streams that were handed out. Each poll compares the cluster with the position.
+A topic that was deleted and created again, records that retention deleted before they were read, and missing partitions are reported, never
 skipped silently.
 """
 
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from scribengin.connectors.kafka.client import Partition
 
     Ask = Callable[[Mapping[Partition, int]], Mapping[Partition, tuple[int, int]]]
-    """partition → milliseconds since 1970, to partition → (offset, milliseconds) of the first record that is not older, if there is one"""
+    """a request for offsets by time: partition → milliseconds since 1970; the answer is partition → (offset, milliseconds) of the first
+    record at or after that time, without partitions that have none"""
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from scribengin.connectors.contract import BatchLimits
 
 
-# The age of waiting records, without reading them: from the ends of the logs at each poll, and the brokers' data about earlier times.
+# The age of waiting records is estimated without reading them: from the ends of the logs at each poll, and from requests to the brokers for
+# earlier times.
 
 
 POINTS = 64
@@ -43,17 +45,23 @@ _HALVINGS = 4
 
 
 class Ages:
-    """For each partition some points (seconds, offset): the end of the log at that time. Between two points, records are assumed to be
-    evenly distributed.
+    """Estimates the age of records from points (seconds, end of the log at that time) of each partition. Between two points, records are
+    assumed to be evenly distributed.
 
-    All seconds are of one clock.
+    All times in seconds are read from the same clock.
     """
 
     def __init__(self) -> None:
         self._points: dict[Partition, list[tuple[float, int]]] = {}
 
     def note(self, now_s: float, ends: Mapping[Partition, int], taken: Mapping[Partition, int]) -> None:
-        """Record the ends of the logs and the read positions. Quick; points of read records are dropped, old points are thinned out."""
+        """Record the ends of the logs at `now_s`. Points before the read position are dropped, and old points are thinned out to `POINTS`.
+
+        Args:
+            now_s: The current time.
+            ends: Partition → end of its log.
+            taken: Partition → offset up to which it was read.
+        """
         for partition, end in ends.items():
             points = self._points.setdefault(partition, [])
             if points and points[-1][1] > end:
@@ -67,25 +75,34 @@ class Ages:
                 del points[1:-1:2]
 
     def learn(self, now_s: float, now_ms: int, waiting: Mapping[Partition, int], ends: Mapping[Partition, int], ask: Ask) -> None:
-        """Ask the brokers about partitions without any point, for the times of their waiting records (`waiting`: the first offset of each):
-        some ten requests, each for all of them."""
+        """Ask the brokers when the waiting records of partitions without points arrived, in at most 15 requests for all partitions
+        together.
+
+        Args:
+            now_s: The current time, on the clock of the points.
+            now_ms: The same time in milliseconds since 1970.
+            waiting: Partition → offset of its first waiting record.
+            ends: Partition → end of its log.
+            ask: Sends a request for offsets by time.
+        """
         unknown = {partition: offset for partition, offset in waiting.items() if partition not in self._points}
         for partition, came in _arrival_points(unknown, ends, now_ms, ask).items():
             points = self._points[partition] = []
             for moment_ms, end in sorted(came):
-                # times of records are set by their writers: they need not increase, and may be in the future
+                # writers set the times of records: they need not increase, and may be in the future
                 points.append((now_s - max(0, now_ms - moment_ms) / 1000, max(end, points[-1][1] if points else 0)))
 
     def knows(self, partition: Partition) -> bool:
-        """True for a partition with recorded points."""
+        """True if points of the partition are recorded."""
         return partition in self._points
 
     def forget(self, partition: Partition) -> None:
-        """The log is a new one."""
+        """Delete the points of a partition, whose log was replaced by a new one."""
         self._points.pop(partition, None)
 
     def age_s(self, partition: Partition, offset: int, now_s: float) -> float | None:
-        """The age of the record; for one older than the first point, at least that. None for a partition without points."""
+        """The age of the record at `offset`, in seconds; a lower bound if the record is older than the first point. None if the points do
+        not reach the record."""
         points = self._points.get(partition, [])
         if points and points[0][1] > offset:
             return now_s - points[0][0]
@@ -98,7 +115,8 @@ class Ages:
 def _arrival_points(
     waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_ms: int, ask: Ask
 ) -> dict[Partition, list[tuple[int, int]]]:
-    """Points (milliseconds since 1970, end of the log) around the first waiting record: backwards in growing steps, then by bisection."""
+    """Find points (milliseconds since 1970, end of the log) around the first waiting record of each partition: backwards in growing steps,
+    then by bisection."""
     came: dict[Partition, list[tuple[int, int]]] = {partition: [] for partition in waiting}
     later = dict.fromkeys(waiting, now_ms)
     earlier: dict[Partition, int] = {}
@@ -107,7 +125,7 @@ def _arrival_points(
         found = ask(times)
         for partition, time_ms in times.items():
             offset, moment_ms = found.get(partition, (ends[partition] - 1, time_ms))
-            # records since the poll that read the ends belong to the next poll
+            # records after the poll that read the ends belong to the next poll
             came[partition].append((moment_ms, min(offset + 1, ends[partition])))
             if offset > waiting[partition] or partition not in found:
                 later[partition] = time_ms
@@ -125,12 +143,12 @@ def _arrival_points(
 
 
 _TOPICS_EVERY_S = 5.0
-"""interval of checks of the topics themselves: new partitions, new topics of a pattern, a recreated topic"""
+"""interval of the checks for new partitions, new topics of a pattern, and recreated topics"""
 
 
 @dataclass
 class KafkaReader:
-    """`options` are the source's; one per Query, used by one thread."""
+    """The reader of a source with these options; one per query, used by one thread."""
 
     node: str
     options: Mapping[str, Any]
@@ -145,10 +163,10 @@ class KafkaReader:
     _waits_since_s: float | None = None
     _begun: bool = False
     _lonely: bool = False
-    """no topic matched `pattern`, which was reported"""
+    """True after it was reported that no topic matches `pattern`"""
     _notices: list[str] = field(default_factory=list)
     _losses: list[SourceStream] = field(default_factory=list)
-    """losses that are not in an entry yet"""
+    """losses that are not in an entry of the source log yet"""
     _committer: Any = None
     _ages: Ages = field(default_factory=Ages)
 
@@ -165,8 +183,8 @@ class KafkaReader:
         self._start = _start_of(self.node, self.options["start"])
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Continue after the handed out streams. The newest entry has the position, even if an older one has a greater offset: a truncated
-        log, or a recreated topic, begins at a smaller one."""
+        """Continue after the handed out streams. The position is that of the newest entry, even if an older one has a greater offset: a
+        truncated log, or a recreated topic, begins at a smaller one."""
         for streams in entries:
             self._begun = True
             for stream in streams:
@@ -181,9 +199,9 @@ class KafkaReader:
                 self._counts[topic] = max(number + 1, self._counts.get(topic, 0))
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next offsets of each partition; partitions share `max_rows` in proportion to their backlog.
+        """The next offsets of each partition. Partitions share `max_rows` in proportion to their backlog.
 
-        With `final`, only data that exists at the first such call is read; a topic that is written to continuously has no other end.
+        With `final`, only the data that exists at the first such call is read: a topic that is written to continuously has no other end.
         """
         now_s = time.monotonic()
         if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
@@ -195,7 +213,7 @@ class KafkaReader:
         except SourceError as error:
             if error.code != "kafka-topic":
                 raise
-            # deleted since the last check of the topics: reported like any other loss
+            # a topic was deleted since the last check: it is reported like any other loss
             self.find_partitions()
             self._partitions = [each for each in self._partitions if self._final is None or each in self._final]
             pinned |= self._place_new({stream.place["topic"] for stream in self._losses})
@@ -220,7 +238,8 @@ class KafkaReader:
         return streams
 
     def verify(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """Which logged streams the cluster still has, and which are lost."""
+        """Compare logged streams with the cluster; returns what it still has of them, and lost ranges as skipped streams. Raises
+        SourceError for a loss, unless `on_data_loss: continue`."""
         asked = [stream for stream in streams if not stream.skipped]
         topics = self._cluster.topics({stream.place["topic"] for stream in asked})
         same = {
@@ -247,7 +266,7 @@ class KafkaReader:
                     )
                     checked.append(_lost_range(name, number, begin, until, stream.place["id"], what))
                     self._refuse(what)
-            # also if nothing is left: a Batch that has begun to commit task outputs identifies its streams by their numbers
+            # kept even if it is empty: a Batch whose task outputs have begun to commit identifies its streams by their numbers
             checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
         return checked
 
@@ -256,7 +275,7 @@ class KafkaReader:
         self._check_against(self._last)
 
     def backlog(self) -> Backlog:
-        """Records after the handed out ones, at the last poll, and the age of the oldest of them."""
+        """The number of records after the handed out ones, at the last poll, and the age of the oldest of them."""
         waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
         now_s = time.monotonic()
         ages = [
@@ -267,7 +286,7 @@ class KafkaReader:
         return Backlog(rows=waits, oldest_s=max(ages, default=None), more=self._final is None)
 
     def measure(self) -> Backlog:
-        """See `MeasuringReader`; from the flow's start position, if it has not started yet."""
+        """See `MeasuringReader`. If the flow has not started yet, the backlog counts from its start position."""
         self.find_partitions()
         self._place_new(())
         self._find_ends()
@@ -275,12 +294,12 @@ class KafkaReader:
         return self.backlog()
 
     def notices(self) -> list[str]:
-        """Losses that were skipped under `on_data_loss: continue`, and topics that were added."""
+        """The losses that were skipped under `on_data_loss: continue`, and the topics that were added, since the last call."""
         told, self._notices = self._notices, []
         return told
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
-        """Commit the flow's position to the consumer group. Lag tools read it; the flow never does, so a failure is harmless."""
+        """Commit the flow's position to the consumer group. Only lag tools read it; the flow never does, so a failure is harmless."""
         group = self.options["group"] or f"scribengin.{query}"
         from confluent_kafka import Consumer, TopicPartition
 
@@ -290,7 +309,7 @@ class KafkaReader:
             ends[partition] = max(stream.place["end"], ends.get(partition, 0))
         try:
             if self._committer is None:
-                # the end waits this long for a commit that brokers refuse
+                # closing waits this long for a commit that brokers refuse
                 own = {"group.id": group, "enable.auto.commit": False, "session.timeout.ms": 3000}
                 self._committer = Consumer(settings(self.options) | own, logger=SILENT)
             self._committer.commit(offsets=[TopicPartition(topic, number, end) for (topic, number), end in ends.items()], asynchronous=True)
@@ -300,7 +319,7 @@ class KafkaReader:
     # --- the cluster ---
 
     def find_partitions(self) -> None:
-        """Find out which partitions exist. Raises SourceError if a topic is missing, was recreated or has fewer partitions."""
+        """Find the current partitions. Raises SourceError if a topic is missing, was recreated or has fewer partitions."""
         self._looked_s = time.monotonic()
         assigned = {topic: _numbers(self.node, topic, text) for topic, text in self.options["assign"].items()}
         names = list(assigned or self.options["topics"])
@@ -328,7 +347,8 @@ class KafkaReader:
             )
 
     def _find_none(self) -> None:
-        """No topic matches the pattern yet. Any later topic is completely new to the flow, even if it starts with `latest`."""
+        """Record that no topic matches the pattern yet. Any later topic is completely new to the flow, so it is read from its beginning
+        even with `start: latest`."""
         if not self._lonely:
             self._notices.append(f"{self.node}: no topic matches {self.options['pattern']} yet; the source keeps looking")
         self._lonely = True
@@ -357,8 +377,8 @@ class KafkaReader:
         self._counts[topic.name] = topic.partitions
 
     def _lost(self, topic: str, what: str) -> None:
-        """A topic was recreated: its offsets start from the beginning. The number of unread records of the old one cannot be determined any
-        more."""
+        """Report that a topic was deleted or recreated, so that its offsets start from the beginning. The number of unread records of the
+        old topic cannot be determined any more."""
         ends = ", ".join(f"{name}-{number} up to {at}" for (name, number), at in sorted(self._next.items()) if name == topic)
         what = f"{what}; its unread records are lost (the flow had read {ends or 'nothing'})"
         place = {"topic": topic, "partition": None, "id": self._ids.get(topic)}
@@ -374,14 +394,14 @@ class KafkaReader:
             self._counts.pop(topic, None)
 
     def _told_loss(self, lost: SourceStream) -> None:
-        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice, and for the next entry of the log, which makes it
-        durable."""
+        """Raise SourceError for a loss. Under `on_data_loss: continue`, add it to the notices and to the next entry of the source log,
+        which makes it durable."""
         self._refuse(lost.lost)
         self._notices.append(f"{self.node}: {lost.lost}")
         self._losses.append(lost)
 
     def _refuse(self, what: str) -> None:
-        """Raises SourceError, unless `on_data_loss: continue`."""
+        """Raise SourceError, unless `on_data_loss: continue`."""
         if self.options["on_data_loss"] == "stop":
             raise SourceError(
                 f'source "{self.node}": {what}',
@@ -391,8 +411,8 @@ class KafkaReader:
             )
 
     def _see_ages(self, now_s: float, waiting: set[Partition]) -> None:
-        """Record the current ends of the logs. The backlog at the first poll is asked for once; if the brokers do not know its age, it
-        counts from that poll."""
+        """Record the current ends of the logs. For the backlog of the first poll the brokers are asked once; if they cannot tell its age,
+        it counts from that poll."""
         unknown = {partition: self._next[partition] for partition in waiting if not self._ages.knows(partition)}
         if unknown:
             with suppress(ScribenginError):
@@ -400,9 +420,11 @@ class KafkaReader:
         self._ages.note(now_s, self._last, self._next)
 
     def _place_new(self, anew: Collection[str]) -> set[Partition]:
-        """The start offsets of partitions that were never read: the flow's `start` the first time, else the beginning of the log. Returns
-        those whose position must be stored although there is no backlog: otherwise a later `latest` would skip records that arrived since,
-        and a topic that started again (`anew`) would not be recognised if it is recreated once more."""
+        """Set the start offsets of partitions that were never read: the flow's `start` the first time, else the beginning of the log.
+
+        Returns the partitions whose position must be logged even without a backlog: otherwise a later `latest` would skip records that
+        arrived since, and a recreated topic (`anew`) would not be recognised if it is recreated once more.
+        """
         new = [partition for partition in self._partitions if partition not in self._next]
         if not new:
             return set()
@@ -436,7 +458,8 @@ class KafkaReader:
         return given
 
     def _check_against(self, last: Mapping[Partition, int]) -> None:
-        """There is no record between the flow's position and the log's beginning, and the position is inside the log."""
+        """Report a loss if records between the flow's position and the beginning of a log were deleted, or the position is after the end of
+        the log."""
         first = self._cluster.first(self._partitions)
         for partition in self._partitions:
             at, (topic, number) = self._next[partition], partition
@@ -451,8 +474,8 @@ class KafkaReader:
                 self._gone(partition, last[partition], last[partition], what)
 
     def _gone(self, partition: Partition, start: int, end: int, what: str) -> None:
-        """Continue at `end`. Not every offset is a record, so this is the maximum number of lost records; for an empty range the number is
-        unknown."""
+        """Report the loss of the offsets `start` to `end` (exclusive) and continue at `end`. Not every offset is a record, so the number of
+        lost records is an upper bound; it is unknown for an empty range."""
         self._told_loss(_lost_range(*partition, start, end, self._ids[partition[0]], what))
         self._next[partition] = end
 
@@ -485,7 +508,7 @@ def _lost_range(topic: str, number: int, start: int, end: int, id_: str, what: s
 
 
 def _start_of(node: str, text: str) -> str | int:
-    """`earliest`, `latest`, or milliseconds since 1970."""
+    """The start position in `text`: `earliest`, `latest`, or milliseconds since 1970."""
     if text in ("earliest", "latest"):
         return text
     try:

@@ -1,4 +1,4 @@
-"""Reads messages of one partition again: for the audit of a sink, and to find the origin of a message by its header."""
+"""Reads messages of one partition again: for the audit of a sink, and to find the origin of a message in its header."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _READING = {"fetch.wait.max.ms": 50}
 
 
 class PartitionScan:
-    """A partition that is read once, as a context manager. `role`, `node`: for messages.
+    """Reads one partition once; a context manager. `role` and `node` are for messages.
 
     Attributes:
-        low: the offset at which the log begins.
-        end: the offset after its last committed message.
+        low: The offset at which the log begins.
+        end: The offset after its last committed message.
     """
 
     low: int
@@ -37,7 +37,7 @@ class PartitionScan:
         self._timeout_s = float(options["timeout"])
 
     def __enter__(self) -> Self:
-        """Raises Unreachable, or SourceError or SinkError if a retry cannot succeed."""
+        """Connect and read the ends of the log. Raises Unreachable, or SourceError or SinkError if a retry cannot succeed."""
         self._kafka = client()
         isolation = {"isolation.level": self._options.get("isolation", "read_committed")}
         self._consumer = self._kafka.Consumer(settings(self._options) | READER | _READING | isolation, logger=SILENT)
@@ -52,15 +52,14 @@ class PartitionScan:
         self._consumer.close()
 
     def await_end(self, last: int) -> None:
-        """Wait for a while until the message at `last` can be read: a commit may become readable only after a moment."""
+        """Wait, with a time limit, until the message at `last` can be read: a commit may become readable only after a moment."""
         give_up_s = time.monotonic() + 2 * self._timeout_s
         while self.end <= last and time.monotonic() <= give_up_s:
             time.sleep(0.05)
             self._read_watermarks()
 
     def messages(self, first: int, end: int) -> Iterator[Any]:
-        """The existing messages from offset `first` on, until `end`: the offset after the last one, or the end of the log. Raises as
-        `__enter__`."""
+        """The existing messages from offset `first` to `end` (exclusive), or to the end of the log. Raises as `__enter__`."""
         begin, end = max(self.low, first), min(self.end, end)
         if begin >= end:
             return
@@ -103,6 +102,6 @@ class PartitionScan:
 
 
 def id_of(message: Any) -> str:
-    """The origin in its header, `flow@version id`; empty if there is none."""
+    """The origin in the message's header, `flow@version id`; empty if it has none."""
     value = next((value for name, value in message.headers() or () if name == ID_HEADER and value), b"")
     return str(value.decode(errors="replace"))

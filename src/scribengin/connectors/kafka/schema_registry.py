@@ -1,7 +1,7 @@
-"""A schema registry, with the client of confluent-kafka: schemas by id, each requested once per process.
+"""A schema registry, accessed with the client of confluent-kafka. Each schema is requested once per process, by its id.
 
-The registry is used while values are decoded. Its answer about an id (unknown, not Avro) is an error of the value, a dead letter; if it
-does not answer, or rejects the login, that is not an error of a record, and stops the task.
+The registry is used while values are decoded. If it answers that an id is unknown or not Avro, the value becomes a dead letter. If it does
+not answer, or rejects the login, the record is not at fault, and the task stops.
 """
 
 from __future__ import annotations
@@ -22,26 +22,30 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.capacity", "cache.latest.ttl.sec"})
-"""settings that the client requires as numbers; a flow's map contains texts"""
+"""settings that the client requires as numbers; the flow's map contains texts"""
 _NO_SCHEMA = 40403
-"""the registry's own code for an unknown id; a proxy or another server sends 404 without it"""
+"""the registry's own error code for an unknown id; a proxy or another server sends 404 without it"""
 _NO_SUBJECT = (40401, 40402)
-"""the same for a subject, and for a version of it"""
+"""its error codes for an unknown subject, and for an unknown version of a subject"""
 _NOT_TAKEN = (409, 422)
-"""a schema that is incompatible with its subject's older ones, or that the registry considers invalid"""
+"""statuses for a schema that is incompatible with older ones of its subject, or that the registry considers invalid"""
 _BUSY = frozenset({408, 425, 429})
 _NETWORK = ("httpx", "httpcore", "confluent_kafka.")
-"""modules whose errors mean that there was no answer, or no token for a login"""
+"""modules whose errors mean that the registry did not answer, or that no login token could be obtained"""
 
 _clients: dict[tuple[tuple[str, Any], ...], Any] = {}
 _schemas: dict[tuple[str, int], WriterSchema] = {}
-"""(registry, id) → its schema, in this process: the schema of an id never changes"""
+"""(registry, id) → schema, in this process; the schema of an id never changes"""
 
 
 class SchemaRegistry:
-    """A `Lookup`. `options` are those of a node, with `registry`, `registry_config` and `timeout`; `role` (source, sink) is for messages.
+    """A `Lookup` of schemas in a registry. Raises SourceError, or SinkError for a sink, for settings that the client rejects;
+    EnvironmentFault if a package is missing.
 
-    Raises SourceError, for a sink SinkError, for settings that the client rejects, EnvironmentFault if a package is missing.
+    Args:
+        node: The id of the node, for messages.
+        options: The options of the node; used are `registry`, `registry_config` and `timeout`.
+        role: `source` or `sink`: which error is raised, and for messages.
     """
 
     def __init__(self, node: str, options: Mapping[str, Any], role: str = "source") -> None:
@@ -57,11 +61,11 @@ class SchemaRegistry:
                 node=node,
             )
         self.client = self._client(options["registry_config"])
-        """confluent-kafka's own SchemaRegistryClient, shared in this process"""
+        """the SchemaRegistryClient of confluent-kafka, shared in this process"""
 
     def schema(self, schema_id: int) -> WriterSchema:
-        """Raises UnknownSchemaError for an error that makes a dead letter, Unreachable if the registry does not answer, SourceError for a
-        rejected login or an address that is not a registry."""
+        """The schema with this id. Raises UnknownSchemaError for an error that makes a dead letter, Unreachable if the registry does not
+        answer, SourceError for a rejected login or an address that is not a registry."""
         known = _schemas.get((self._url, schema_id))
         if known is None:
             try:
@@ -81,7 +85,7 @@ class SchemaRegistry:
         return known
 
     def latest(self, subject: str) -> tuple[int, WriterSchema] | None:
-        """The newest schema of a subject and its id; None if there is none. Sends a request each time. Raises as `schema`."""
+        """The id and the newest schema of a subject; None if the subject does not exist. Sends a request each time. Raises as `schema`."""
         try:
             found = self.client.get_latest_version(subject)
         except Exception as error:
@@ -93,8 +97,8 @@ class SchemaRegistry:
         return found.schema_id, self.schema(found.schema_id)
 
     def register(self, subject: str, text: str) -> int:
-        """The id of an Avro schema (JSON) in a subject; it is registered if it is missing. One request per process and schema. Raises as
-        `schema`, and SourceError (SinkError) for a schema that the registry rejects as incompatible."""
+        """Returns the id of an Avro schema (JSON) in a subject, and registers the schema if it is missing. Sends one request per process
+        and schema. Raises as `schema`, and SourceError (SinkError) for a schema that the registry rejects as incompatible."""
         schema = import_module("confluent_kafka.schema_registry").Schema(text, "AVRO")
         try:
             return int(self.client.register_schema(subject, schema))
@@ -109,7 +113,7 @@ class SchemaRegistry:
             raise self._fault(error) from error
 
     def _fault(self, error: Exception, schema_id: int | None = None) -> ScribenginError | UnknownSchemaError:
-        """The client's error as a Scribengin error."""
+        """Convert an error of the client to a Scribengin error."""
         status: int | None = getattr(error, "http_status_code", None)
         if status == 404 and getattr(error, "error_code", None) == _NO_SCHEMA:
             return UnknownSchemaError(f"it was written by schema {schema_id}, which {self._url} does not have")
@@ -133,7 +137,7 @@ class SchemaRegistry:
         return Unreachable(f"{where} does not answer within {self._timeout_s:g} s ({told})", remedy="check that it runs", node=self._node)
 
     def _texts(self, given: Any, seen: set[tuple[str, int]]) -> list[str]:
-        """The schemas that it references, each after those that it references itself, and its own last."""
+        """The texts of the schemas that `given` references, each after those that it references itself, and that of `given` last."""
         texts: list[str] = []
         for reference in given.references or ():
             key = (reference.subject, reference.version)
@@ -144,7 +148,7 @@ class SchemaRegistry:
 
     def _client(self, config: Mapping[str, Any]) -> Any:
         given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in config.items()}
-        # only few retries here: a Batch that fails for this is retried anyway, and reports the reason
+        # few retries here: a Batch that fails for this reason is retried anyway, and reports the reason
         own = {"url": self._url, "timeout": self._timeout_s, "max.retries": 2, "retries.wait.ms": 100, "retries.max.wait.ms": 1000}
         try:
             settings = own | {name: float(value) if name in _NUMBERS else value for name, value in given.items()}

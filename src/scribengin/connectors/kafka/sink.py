@@ -1,9 +1,10 @@
-"""The Kafka sink: messages and their commit marker, in one transaction. `testing.kafka_model` describes the protocol and its assumptions.
+"""The Kafka sink: writes messages and their commit marker in one transaction. `harness.kafka_model` describes the protocol and its
+assumptions.
 
-Its unit is either a task output, which commits on the executor, or the whole Batch: then tasks stage messages, the decision says which of
-them count, and the driver sends those. The second works for every flow, whatever shuffles and random steps precede the sink; the first
-avoids the way over the disk. The engine knows which flow allows it. Each unit has a slot: a partition of the topic of commit markers, and a
-transactional.id.
+Either each task output commits on its executor, or the whole Batch commits in the driver: then tasks stage messages, the decision
+determines which of them count, and the driver sends those. The second way works for every flow, even with shuffles and random steps before
+the sink; the first avoids writing messages to disk. The engine chooses the way that the flow allows. Each commit uses a slot: a partition
+of the topic of commit markers, and a transactional.id.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _OPENING_TRIES = 5
-"""against a driver of an older lineage that resumes at the same time; each of its tasks fences once"""
+"""maximum attempts to open a slot, against a driver of an older lineage that resumes at the same time; each of its tasks fences once"""
 _LOOK_S = 3.0
-"""time limit of the brokers for a check"""
+"""seconds that the brokers have for a readiness check"""
 _WHOLE = 0
 """the slot of Batches that commit as a whole, and of the claim"""
 
 
 class KafkaSink:
-    """One `type: kafka` sink. Executors get a pickled copy, from which they take streams."""
+    """A `type: kafka` sink. Executors get a pickled copy, from which they create streams."""
 
     exactly_once = True
     units = SLOTS - 1
@@ -64,7 +65,7 @@ class KafkaSink:
         self._owner = ""
         self._lineage = ""
         self._after: dict[int, int | None] = {}
-        """slot → the number of its newest commit marker, as far as this process knows; None if there is none"""
+        """slot → the number of its newest commit marker, as far as this process has read it; None if there is none"""
         self._gaps = bool(place.member)
         self._near = KafkaBrokers(self.node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])}, "sink")
 
@@ -75,7 +76,7 @@ class KafkaSink:
         self._topics.check_target(str(self._options["topic"]))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the sink's commit markers; see the contract. Also checks the topic, so that a missing one is reported at the start."""
+        """Claim the sink's commit markers; see the contract. The topic is checked too, so that a missing one is reported at the start."""
         if self._avro is not None:
             self._avro.load_schemas()
         if "{" not in self._options["topic"]:
@@ -90,12 +91,13 @@ class KafkaSink:
         self._after = {_WHOLE: newest.number}
 
     def _newest_claim(self, lineage: str) -> Marker | None:
-        """The newest commit marker of slot 0. Raises StateError if it is older than what is known here to be published."""
+        """The newest commit marker of slot 0. Raises StateError if it is older than the newest Batch that the sink's own log records as
+        published."""
         log, topic = self._published(lineage), self._markers.name
         known = log.newest()
         if known is None:
             return self._markers.newest(_WHOLE)
-        # if task outputs commit one by one, this slot lags behind; `recover` reads their slots
+        # if task outputs commit one by one, slot 0 lags behind; `recover` reads the other slots
         least = OPENING if log.read(known)["units"] else known  # type: ignore[index]
         newest = self._markers.known_to_be(_WHOLE, least)
         if newest is None or (newest.lineage == lineage and newest.number < least):
@@ -107,13 +109,14 @@ class KafkaSink:
         return newest
 
     def _open(self, owner: str, lineage: str, *, adopt: bool) -> Marker:
-        """Begin the lineage, unless another one is found after the fence; returns the commit marker that exists then.
+        """Begin the lineage. Returns the newest commit marker of slot 0 afterwards; without `adopt` that may be an existing one of another
+        lineage.
 
-        The claim comes last: an interrupted start is repeated, because the old lineage's claim still exists.
+        The claim is written last: an interrupted start is repeated, because the old lineage's claim still exists.
         """
         mine = Marker(owner, self._flow, self.node, lineage, OPENING, "", 0)
         for slot in (*range(1, SLOTS), _WHOLE) if adopt else (_WHOLE,):
-            # also in slots that were never used: suspended tasks of an older lineage must find that another one has continued
+            # also in slots that were never used, so that suspended tasks of an older lineage detect their successor
             found = self._open_slot(slot, mine, adopt=adopt)
         return found
 
@@ -136,13 +139,14 @@ class KafkaSink:
         )
 
     def behind(self, units: int) -> Mapping[str, Any]:
-        """`after`: for each slot that the Batch will use, the number of its newest commit marker."""
+        """The state that the next Batch must find: `units`, and `after`, the number of the newest commit marker of each slot that the Batch
+        will use."""
         slots = range(1, units + 1) if units else (_WHOLE,)
         return {"units": units, "after": {str(slot): self._newest_known(slot) for slot in slots}}
 
     def _newest_known(self, slot: int) -> int | None:
-        """A slot's newest number. If unknown, it is read without a fence: if it is outdated by then, the task's fence will detect it, and
-        nothing is written."""
+        """The number of a slot's newest commit marker. An unknown one is read without a fence: if it is outdated by the time of the commit,
+        the fence of the task detects that, and nothing is written."""
         if slot not in self._after:
             newest = self._markers.newest(slot)
             if newest is not None and not newest.same_place(self._owner, self._lineage):
@@ -160,7 +164,7 @@ class KafkaSink:
     # --- a Batch ---
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedMessages:
-        """A stream for one task output; it creates no file before its first row."""
+        """A stream that stages one task output; it creates no file before its first row."""
         return StagedMessages(
             self.node, unit, attempt, self._staged(batch.lineage) / f"{batch.number:010d}", self._maker(schema, batch, unit)
         )
@@ -168,7 +172,7 @@ class KafkaSink:
     def unit_stream(
         self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
     ) -> UnitMessages:
-        """A stream that commits by itself, in slot `unit` + 1."""
+        """A stream that commits its task output by itself, in slot `unit` + 1; see the contract."""
         slot = unit + 1
         mine = Marker(self._owner, batch.flow, self.node, batch.lineage, batch.number, input_hash, batch.term)
         spool = self.stream(batch, unit, attempt, schema)
@@ -177,8 +181,8 @@ class KafkaSink:
         return UnitMessages(place, self._markers, self._transaction(slot), spool)
 
     def publish(self, decided: Decided) -> None:
-        """Fence, check the commit marker, send, commit; nothing is left to do if the task outputs have committed. Raises FencedError or
-        StateError if another commit exists."""
+        """Fence, check the commit marker, send the staged messages and commit. If the task outputs have committed already, only the log is
+        written. Raises FencedError or StateError if another commit is found."""
         batch = decided.batch
         if batch.lineage != self._lineage:
             raise FencedError(
@@ -235,7 +239,7 @@ class KafkaSink:
         return marker
 
     def _continues(self, decided: Decided, newest: Marker | None) -> Marker:
-        """The commit marker, if it is the Batch's own, or that of the Batch before it. Raises FencedError or StateError."""
+        """The newest commit marker, if it is that of this Batch or of the one before it. Raises FencedError or StateError otherwise."""
         batch, after = decided.batch, decided.behind["after"][str(_WHOLE)]
         if newest is None:
             raise StateError(
@@ -263,7 +267,7 @@ class KafkaSink:
     # --- afterwards ---
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
+        """Publish the newest decision, then delete the staged data of decided Batches."""
         if decided is not None:
             if not decided.behind:
                 raise Refused(
@@ -291,7 +295,7 @@ class KafkaSink:
             )
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:  # noqa: ARG002
-        """Count the messages again; see `sink_audit`. Only decided Batches are checked for publication: `since` changes nothing."""
+        """Count the messages again; see `sink_audit`. `since` has no effect: only decided Batches are checked for publication."""
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
         return TopicsAudit(self.node, self._options, flow, self._logs(), self._rows_in).run(lineage, decided)
 
@@ -310,13 +314,13 @@ class KafkaSink:
                         yield f"{topic}-{partition}@{message.offset()}"
 
     def _logs(self) -> dict[str, NumberedLog]:
-        """Lineage → its published Batches."""
+        """Lineage → the log of its published Batches, including earlier folders of the sink."""
         works = dict.fromkeys((*self._earlier, self._folder))
         return {name: published_log(work, name) for work in works for name in names_in(work) if (work / name).is_dir()}
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete the claim, so that the flow can start from the beginning. Messages cannot be removed: raises Refused if there are any in
-        the topics, and if the claim is another flow's."""
+        """Delete the claim, so that the flow can start from the beginning. Messages cannot be removed: raises Refused if the topics contain
+        any, or if the claim belongs to another flow."""
         if not self._markers.exists():
             return 0
         newest = self._markers.newest(_WHOLE)
@@ -330,13 +334,13 @@ class KafkaSink:
         return 0
 
     def _take_back(self, *, dry_run: bool) -> None:  # noqa: ARG002 (a subclass's may)
-        """For `clear`: the contents of the topics. Raises Refused if they cannot be removed."""
+        """Remove the contents of the topics, for `clear`. Raises Refused if they cannot be removed."""
         self._topics.refuse_filled(besides=self._markers.name)
 
     # --- pieces ---
 
     def _rows_in(self, message: Any) -> int:  # noqa: ARG002 (a subclass's may hold several)
-        """For `audit`: the number of rows in a message, 0 if it is not this sink's."""
+        """The number of rows in a message, for `audit`; 0 if the message is not this sink's."""
         return 1
 
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> RowMaker | OriginMaker:  # noqa: ARG002 (a subclass's messages name it)
@@ -356,7 +360,7 @@ class KafkaSink:
         return self._folder / lineage / "staged"
 
     def _published(self, lineage: str) -> NumberedLog:
-        """The positions of each Batch's messages: the topic of commit markers keeps only the newest."""
+        """The log of published Batches with the positions of their messages: the topic of commit markers keeps only the newest ones."""
         return published_log(self._folder, lineage)
 
     def _foreign(self, newest: Marker) -> Refused:
@@ -368,7 +372,7 @@ class KafkaSink:
 
 
 class _Ended:
-    """A transaction that is aborted if it was not committed."""
+    """A context manager that aborts a transaction, unless it was committed."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction

@@ -1,4 +1,4 @@
-"""Verification of a Kafka sink's topics: every committed message still exists, and there is no other that names the flow."""
+"""The audit of a Kafka sink's topics: checks that every committed message still exists, and that no other message names the flow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class _Range:
-    """The range of messages of one Batch in one partition, and the number found there; messages of others may lie between them."""
+    """The range of one Batch's messages in one partition, and the number of messages found there. Messages of other writers may lie between
+    them."""
 
     lineage: str
     number: int
@@ -30,25 +31,26 @@ class _Range:
     rows: int
     found: int = 0
     gone: int = 0
-    """offsets that retention has deleted, at the beginning of the range"""
+    """the number of offsets at the beginning of the range that retention has deleted"""
 
 
 @dataclass(slots=True)
 class TopicsAudit:
-    """`flow` is the beginning of the id header; None if the sink writes none: then every message in a range counts."""
+    """The audit of one sink's topics. `flow` is the beginning of the id header; None if the sink writes no such header: then every message
+    in a range counts."""
 
     node: str
     options: Mapping[str, Any]
     flow: str | None
     logs: Mapping[str, NumberedLog]
-    """lineage → its published Batches"""
+    """lineage → the log of its published Batches"""
     rows_in: Callable[[Any], int]
-    """the number of rows in a message; 0 if it is not the sink's"""
+    """returns the number of rows in a message, 0 if it is not the sink's"""
     _ranges: dict[tuple[str, int], list[_Range]] = field(default_factory=lambda: defaultdict(list))
     _strays: list[str] = field(default_factory=list)
 
     def run(self, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """A Published per decided Batch, in order; then one with number -1 if there are messages of the flow that no Batch wrote."""
+        """Returns a Published per decided Batch, in order; then one with number -1 if messages of the flow exist that no Batch wrote."""
         published: dict[int, str] = {}
         for name, log in self.logs.items():
             for number, body in log.since():
@@ -70,7 +72,7 @@ class TopicsAudit:
             yield Published(-1, 0, (f"no batch wrote {', '.join(self._strays[:_SHOWN])}{more}",))
 
     def _add(self, place: tuple[str, int], range_: _Range) -> None:
-        """Task outputs of one Batch are written concurrently: their messages are interleaved, and are counted together."""
+        """Add a range. Task outputs of one Batch are written concurrently, so their messages are interleaved: their ranges are merged."""
         ranges = self._ranges[place]
         if ranges and (ranges[-1].lineage, ranges[-1].number) == (range_.lineage, range_.number):
             last = ranges[-1]
@@ -109,7 +111,7 @@ def _compare(decided: Decided, hash_: str | None, ranges: list[tuple[str, int, _
     wrong = []
     found = 0
     for topic, partition, each in ranges:
-        # records deleted by retention did exist: they cannot be counted any more
+        # records deleted by retention did exist, but cannot be counted any more
         there = each.rows if each.gone else min(each.found, each.rows)
         found += there
         if there < each.rows:

@@ -1,4 +1,4 @@
-"""Staged messages of one task output: a file of Arrow batches in the sink's own folder, from which the driver sends the decided ones."""
+"""Staged messages of one task output: an Arrow file in the sink's own folder, from which the driver sends the decided messages."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _COLUMNS = [
     pa.field("time_ms", pa.int64()),
     pa.field("id", pa.string()),
 ]
-"""columns of a staged file; a column for each other header follows"""
+"""columns of a staged file; they are followed by one column for each other header"""
 _SIZES = ""
-"""the last column, if messages hold several rows: the number of rows in each; no header has an empty name"""
+"""name of the last column, if messages contain several rows: the number of rows in each; no header has an empty name"""
 
 
 class StagedMessages(MessageStream):
-    """Staged messages. The file is created at the first row."""
+    """A stream that stages messages in a file, which is created at the first row."""
 
     def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: RowMaker | OriginMaker) -> None:
         super().__init__(maker)
@@ -47,7 +47,7 @@ class StagedMessages(MessageStream):
         self._writer: Any = None
 
     def keep(self, messages: Outgoing) -> None:
-        """Stage messages."""
+        """Write the messages to the staged file."""
         with explained(f'sink "{self._sink}" cannot stage in {self.folder}; no row of the batch is visible, and the batch is run again'):
             if len(messages):
                 rows = _as_arrow(messages)
@@ -55,7 +55,7 @@ class StagedMessages(MessageStream):
                 self.rows += messages.rows_inside()
 
     def close(self) -> Receipt:
-        """Make the messages durable."""
+        """Make the staged file durable, and return its write receipt."""
         if self._file is None:
             return Receipt(self._sink, self._unit, 0, 0)
         with explained(f'sink "{self._sink}" cannot stage in {self.folder}; no row of the batch is visible, and the batch is run again'):
@@ -84,7 +84,7 @@ class StagedMessages(MessageStream):
 
 
 def staged_messages(folder: Path, segment: Mapping[str, Any]) -> Iterator[Outgoing]:
-    """The messages of a staged segment, a batch at a time. Raises StateError if the file does not match its write receipt."""
+    """The messages of a staged segment, one Arrow batch at a time. Raises StateError if the file does not match its write receipt."""
     path = folder / segment["staged"]
     try:
         size = path.stat().st_size

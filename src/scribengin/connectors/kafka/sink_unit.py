@@ -1,5 +1,4 @@
-"""A task output that commits by itself: fence, commit marker, messages and commit on the executor; see `testing.kafka_model`, steps 1 to
-5."""
+"""A task output that commits by itself on the executor: fence, commit marker, messages, commit. See `harness.kafka_model`, steps 1 to 5."""
 
 from __future__ import annotations
 
@@ -26,18 +25,27 @@ if TYPE_CHECKING:
     from scribengin.connectors.kafka.transaction import Transaction
 
 _WAITING_ROWS = 16_384
-"""messages that wait for the end of the task output before its transaction begins: a slow one should not block readers, nor time out"""
+"""number of messages that are kept back before the transaction begins: a transaction that is open for long blocks readers and may time
+out"""
 _LOOK_S = 0.05
 _OVERDUE_S = 1.0
-"""seconds to check whether another attempt has committed a timed-out task output: most likely none has"""
+"""seconds to wait for another attempt to commit a timed-out task output: most likely there is none"""
 _PATIENT_S = 3600.0
-"""how long all task outputs of the flow are treated as slow after one was"""
+"""seconds for which all task outputs of the flow are treated as slow after one of them was"""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPlace:
-    """A task output and its Batch: `mine` is its commit marker, without the report; `after` the number that the fence must find. A file at
-    `slow` records that a task output took longer than `limit_s`, the time-out of its transaction."""
+    """A task output and its Batch.
+
+    Attributes:
+        node: The id of the sink.
+        slot: The slot of the task output.
+        mine: Its commit marker, without the report.
+        after: The number of the commit marker that the fence must find; None if there must be none.
+        limit_s: The time limit of the transaction, in seconds.
+        slow: A file that exists if a task output took longer than that.
+    """
 
     node: str
     slot: int
@@ -48,9 +56,9 @@ class UnitPlace:
 
 
 class UnitMessages(MessageStream):
-    """See the contract's UnitStream. The fence runs while the first rows are being produced.
+    """A UnitStream of the contract. The fence runs while the first rows are processed.
 
-    `spool` receives the messages of a task output so slow that its transaction would time out: they are sent together at its end.
+    `spool` stages the messages of a task output that is too slow for its transaction: they are sent together at its end.
     """
 
     def __init__(self, place: UnitPlace, markers: MarkerTopic, transaction: Transaction, spool: StagedMessages) -> None:
@@ -65,14 +73,14 @@ class UnitMessages(MessageStream):
         self._bytes = 0
         self._begun_s = time.monotonic()
         self.sending = False
-        """True once its transaction is open"""
+        """True from the moment its transaction is opened"""
         self._patient = place.slow.exists() and time.time() - place.slow.stat().st_mtime < _PATIENT_S
         self._failed: BaseException | None = None
         self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
         self._fence.start()
 
     def keep(self, messages: Outgoing) -> None:
-        """Send the messages; the first ones wait."""
+        """Send the messages. The first ones are kept back until there are enough of them; those of a slow task output until its end."""
         self._rows += messages.rows_inside()
         if self._spool.rows or self._is_slow():
             self._spool_all(messages)
@@ -83,7 +91,7 @@ class UnitMessages(MessageStream):
                 self._guarded(self._send_waiting)
 
     def close(self) -> Receipt:
-        """Wait until brokers have all messages, in a transaction that is still open."""
+        """Wait until the brokers have all messages. The transaction stays open."""
         segment = self._guarded(self._finish)
         return Receipt(self._place.node, self._place.slot - 1, self._rows, self._bytes, (segment,), self.digest)
 
@@ -93,7 +101,7 @@ class UnitMessages(MessageStream):
         self._guarded(lambda: self._transaction.commit(self._markers.name, self._place.slot, marker))
 
     def abort(self) -> None:
-        """Abort the transaction."""
+        """Abort the transaction, and delete staged messages."""
         self._fence.join()
         self._transaction.abort()
         self._spool.abort()
@@ -101,7 +109,7 @@ class UnitMessages(MessageStream):
     # --- the protocol ---
 
     def _begin(self) -> None:
-        """Steps 1 and 2, in a thread of their own."""
+        """Fence and check the commit marker (steps 1 and 2), in a separate thread."""
         try:
             self._transaction.fence()
             self._check_not_committed(self._markers.newest(self._place.slot))
@@ -110,8 +118,8 @@ class UnitMessages(MessageStream):
             self._failed = error
 
     def _check_not_committed(self, newest: Marker | None) -> None:
-        """Returns if this task output still has to be written. Raises AlreadyCommitted if it is committed, FencedError if other writers
-        have continued."""
+        """Return if the task output still has to be written. Raises AlreadyCommitted if it is committed, FencedError if other writers have
+        continued."""
         place, mine = self._place, self._place.mine
         if newest is None and place.after is None:
             return
@@ -129,7 +137,7 @@ class UnitMessages(MessageStream):
         )
 
     def _guarded(self, act: Callable[[], Any]) -> Any:
-        """Run `act` after the fence; a commit by another attempt meanwhile is accepted."""
+        """Run `act` after the fence. If a newer attempt has fenced this one, wait for its commit, which raises AlreadyCommitted."""
         self._fence.join()
         try:
             if self._failed is not None:
@@ -139,9 +147,10 @@ class UnitMessages(MessageStream):
             self._wait_for_the_other(error)
 
     def _wait_for_the_other(self, error: Superseded) -> None:
-        """Step 5: never fence again. Raises AlreadyCommitted, FencedError, or, if it takes too long, Unreachable."""
+        """Wait for the commit of a newer attempt, without another fence (step 5). Raises AlreadyCommitted, FencedError, or Unreachable
+        after the time limit."""
         if error.overdue:
-            # brokers have aborted it, without another writer: the next attempt sends everything at its end
+            # the brokers have aborted it, without another writer: the next attempt sends everything at its end
             make_folder(self._place.slow.parent)
             self._place.slow.touch()
         patience_s = _OVERDUE_S if error.overdue else self._place.limit_s
@@ -161,8 +170,8 @@ class UnitMessages(MessageStream):
     # --- messages ---
 
     def _is_slow(self) -> bool:
-        """True if the first rows took so long that the rest, at this pace, might exceed the transaction's time-out; or if that happened to
-        a task output before."""
+        """True if the first rows took so long that the transaction might time out at this pace, or if a task output of the flow was slow
+        recently."""
         late = time.monotonic() - self._begun_s > self._place.limit_s / 10
         return not self.sending and (self._patient or late)
 

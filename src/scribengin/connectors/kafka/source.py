@@ -1,4 +1,4 @@
-"""The Kafka source: options become a reader (driver) and blocks of messages (executors)."""
+"""The Kafka source: creates the reader for the driver, and reads blocks of messages on executors."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from scribengin.formats.avro_schema import WriterSchema
 
 _WAIT_S = 0.05
-"""seconds to wait for a block to fill: if transactions left control records in the log, there are fewer messages than offsets"""
+"""seconds to wait for a block to fill: control records of transactions leave fewer messages than offsets"""
 
 _AHEAD = {"fetch.queue.backoff.ms": 20}
-"""full queues pause fetching: by default for a second, in which they become empty, and the task waits"""
+"""a full queue pauses fetching, by default for a second; in that time it becomes empty, and the task would wait"""
 
 _consumers: dict[tuple[tuple[str, Any], ...], Any] = {}
-"""settings → this worker's consumer: a new connection for every task costs more than reading a small Batch"""
+"""settings → consumer of this worker: a new connection for every task would cost more than reading a small Batch"""
 
 
 class KafkaSource:
-    """Topics of one cluster; picklable."""
+    """Topics of one cluster as a source; picklable."""
 
     messages_at_once = 1024
-    """size of a block: some 256 KiB of small messages, which stay in a core's cache"""
+    """the number of messages in a block: some 256 KiB of small messages, which fit in a core's cache"""
     loss_remedy = LOSS_REMEDY
     """the remedy if unread records are lost"""
 
@@ -53,7 +53,7 @@ class KafkaSource:
             )
 
     def resolve_schema(self) -> Schema:
-        """The declared columns. Raises SourceError if there are none, or `metadata` cannot fill one."""
+        """The declared columns. Raises SourceError if none are declared, or if `metadata` cannot fill one of them."""
         if self.schema is None:
             remedy = "add `schema:`, such as: id BIGINT, name STRING"
             raise SourceError(
@@ -63,7 +63,7 @@ class KafkaSource:
         return self.schema
 
     def reader(self) -> KafkaReader:
-        """A fresh reader. Raises SourceError if a topic is missing, Unreachable if no broker answers."""
+        """A new reader. Raises SourceError if a topic is missing, Unreachable if the brokers do not answer."""
         from scribengin.connectors.kafka.reader import KafkaReader
 
         reader = KafkaReader(self._node, self._options, self.loss_remedy)
@@ -71,7 +71,7 @@ class KafkaSource:
         return reader
 
     def decoder(self) -> MessageDecoder:
-        """A fresh decoder of the source's format. Raises SourceError for contradictory options."""
+        """A new decoder for the source's format. Raises SourceError for contradictory options."""
         assert self.schema is not None
         writer: WriterSchema | Lookup | None = None
         if self._options["format"] == "avro":
@@ -84,7 +84,7 @@ class KafkaSource:
             raise SourceError(f'source "{self._node}": {error}', remedy="change `schema` or `metadata`", node=self._node) from error
 
     def read(self, stream: SourceStream) -> Iterator[MessageBlock]:
-        """The messages of the stream. Raises SourceError if some are lost, Unreachable if no broker returns them."""
+        """The messages of the stream. Raises SourceError if some of them are lost, Unreachable if the brokers do not return them."""
         place = stream.place
         if place["end"] <= place["start"]:
             return
@@ -120,7 +120,7 @@ class KafkaSource:
         heard_s, silent_s = time.monotonic(), max(30.0, 2 * self._options["timeout"])
         reached = False
         while not reached:
-            # at most the remaining number: the call waits for the requested number, and the partition's end counts as one
+            # at most the remaining number: the call waits for the requested number, and the end of the partition counts as one message
             messages = consumer.consume(min(self.messages_at_once, end - start), timeout=_WAIT_S)
             if not messages:
                 if time.monotonic() - heard_s > silent_s:
@@ -133,7 +133,7 @@ class KafkaSource:
             heard_s = time.monotonic()
             if any(message.error() is not None for message in messages):
                 messages, reached = self._without_errors(kafka, messages, end)
-            # records after the range belong to the next Batch; a range may end in records that readers do not see
+            # records after the range belong to the next Batch; the last offsets of a range may be records that readers do not see
             if messages and messages[-1].offset() >= end - 1:
                 reached = True
                 messages = [message for message in messages if message.offset() < end]
@@ -154,7 +154,7 @@ class KafkaSource:
         )
 
     def _without_errors(self, kafka: Any, messages: list[Any], end: int) -> tuple[list[Any], bool]:
-        """(the messages among them, whether the partition's end showed that the range is complete)"""
+        """Returns the valid messages, and True if the end of the partition shows that the range is complete."""
         reached = False
         for message in messages:
             error = message.error()
@@ -163,7 +163,7 @@ class KafkaSource:
             if error.code() == kafka.KafkaError._PARTITION_EOF:
                 reached = reached or message.offset() >= end
             elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
-                # with `continue` a restart helps: then KafkaReader.verify counts them, and continues without them
+                # with `continue` a restart helps: KafkaReader.verify then counts the lost records and continues without them
                 kind, remedy = (
                     (SourceError, self.loss_remedy)
                     if self._options["on_data_loss"] == "stop"

@@ -1,7 +1,7 @@
-"""The Kafka sink of `delivery: at_least_once`: tasks make the same messages as for exactly-once, and Spark's own sink writes them.
+"""The Kafka sink for `delivery: at_least_once`: tasks make the same messages as for exactly-once, and Spark's own Kafka sink writes them.
 
-No commit markers, no transactions, no staging: a Batch that fails or is killed before its decision is written again, and the ids in the
-messages' headers are the same again.
+It uses no commit markers, transactions or staging: a Batch that fails or is killed before its decision is written again, with the same ids
+in the headers of the messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-# A sink's settings for the Java client, which Spark's own sink uses: names that differ from those of librdkafka.
+# The settings of a sink for the Java client, which Spark's own sink uses. Some have other names than in librdkafka.
 
 
 _SAME = frozenset(
@@ -70,7 +70,7 @@ _PEM = {
     "ssl.key.location": "ssl.keystore.key",
     "ssl.key.pem": "ssl.keystore.key",
 }
-"""`.location` names a file, which is read in the driver: the Java client gets its text"""
+"""names ending in `.location` refer to a file, which is read in the driver: the Java client gets its text"""
 _LOGIN_NAMES = ("sasl.username", "sasl.password")
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -78,12 +78,18 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _MEMORY_BYTES = 64 * 2**20
-"""for waiting messages, and so for the largest message"""
+"""memory for waiting messages, and so the upper limit of the largest message"""
 
 
 def java_settings(node: str, options: Mapping[str, Any], *, largest_bytes: int = 0) -> dict[str, str]:
-    """The settings of the Java client's producer, with secrets in plain text. `options` are the sink's; `largest_bytes` is the size of the
-    largest possible message. Raises SinkError, which contains no value, for a setting that the client does not have."""
+    """The settings of the Java client's producer, with secrets in plain text. Raises SinkError for a setting that the Java client does not
+    have; the message contains no value.
+
+    Args:
+        node: The id of the sink.
+        options: The options of the sink.
+        largest_bytes: The size of the largest possible message, in bytes; 0 if unknown.
+    """
     config = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in options["config"].items()}
     memory_bytes = max(_MEMORY_BYTES, 2 * largest_bytes)
     found = {
@@ -127,12 +133,12 @@ def _login(node: str, mechanism: str, config: Mapping[str, str]) -> str:
     missing = [name for name in _LOGIN_NAMES if name not in config]
     if missing:
         raise _wrong(node, f"config has sasl.mechanism {mechanism} and no {missing[0]}", f"add {missing[0]}: ${{secret:env/NAME}}")
-    # in this order: in its log, Spark's Kafka code masks everything between the first quote of the password and the last quote of all
+    # the password comes first: in its log, Spark masks everything between the first quote of the password and the last quote of the setting
     return f"{module} required password={_quoted(config['sasl.password'])} username={_quoted(config['sasl.username'])};"
 
 
 def _quoted(text: str) -> str:
-    """Quoted so that Java's StreamTokenizer reads it back."""
+    """Quote a text for Java's StreamTokenizer."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
@@ -192,7 +198,7 @@ _TRANSIENT = (
 
 
 class SparkKafkaSink:
-    """One `type: kafka` sink with `delivery: at_least_once`; a SparkSink. Executors get a pickled copy, from which they take streams."""
+    """A `type: kafka` sink with `delivery: at_least_once`; a SparkSink. Executors get a pickled copy, from which they create streams."""
 
     exactly_once = False
     format = "kafka"
@@ -209,7 +215,7 @@ class SparkKafkaSink:
         self._avro = AvroValues(self.node, place.code_folder, self._options) if self._options["format"] == "avro" else None
 
     def spark_options(self) -> dict[str, str]:
-        """See the contract. Raises SinkError. Brokers are asked for the topic's limit if there is anything to write."""
+        """See the contract. The brokers are asked for the topic's size limit. Raises SinkError."""
         fixed = "{" not in self._options["topic"] and self._work is not None and self._topics.find(self._options["topic"])
         largest_bytes = fixed.max_bytes if fixed else 0
         return {f"kafka.{name}": value for name, value in java_settings(self.node, self._options, largest_bytes=largest_bytes).items()}
@@ -219,7 +225,7 @@ class SparkKafkaSink:
         self._topics.check_target(str(self._options["topic"]))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:  # noqa: ARG002 (the contract's)
-        """Claims nothing. Checks the settings and the topic, so that errors are reported at the start."""
+        """Check the settings and the topic, so that errors are reported at the start. Nothing is claimed."""
         java_settings(self.node, self._options)
         if self._avro is not None:
             self._avro.load_schemas()
@@ -250,17 +256,18 @@ class SparkKafkaSink:
             self.publish(decided)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
-        """Reports only the decided rows: duplicates and the Batch of a message cannot be detected."""
+        """Report the decided rows without reading the topics: duplicates, and the Batch of a message, cannot be detected."""
         for each in decided:
             yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts), counted=False)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """Messages cannot be removed. Raises Refused if there are any in the topics: their writer cannot be determined."""
+        """Messages cannot be removed. Raises Refused if the topics contain any: their writer cannot be determined."""
         self._topics.refuse_filled()
         return 0
 
     def fault(self, text: str) -> ScribenginError | None:
-        """An error of the Java client, as reported by Spark: Unreachable if a retry may succeed."""
+        """Convert an error of the Java client, as reported by Spark: Unreachable if a retry may succeed; None if `text` is not such an
+        error."""
         found = _SAID.findall(text)
         if not found:
             return None
@@ -296,7 +303,7 @@ class SparkKafkaSink:
 
 
 class MessageRows(MessageStream):
-    """Messages of one task output as rows for Spark; see RowStream."""
+    """The messages of one task output as rows for Spark; see RowStream."""
 
     def __init__(self, sink: str, unit: int, maker: MessageMaker) -> None:
         super().__init__(maker)
@@ -307,7 +314,7 @@ class MessageRows(MessageStream):
         self._bytes = 0
 
     def keep(self, messages: Outgoing) -> None:
-        """Give them to Spark at the next `take`."""
+        """Collect messages, which the next `take` returns."""
         if len(messages):
             self._made.append(_as_rows(messages))
             self._rows += messages.rows_inside()
@@ -319,11 +326,11 @@ class MessageRows(MessageStream):
         return made
 
     def close(self) -> Receipt:
-        """Only the counts: Spark writes the messages."""
+        """Return a write receipt with the counts only: Spark writes the messages."""
         return Receipt(self._sink, self._unit, self._rows, self._bytes)
 
     def abort(self) -> None:
-        """Does nothing: messages that Spark has written remain."""
+        """Does nothing: messages that Spark has written cannot be removed."""
 
 
 def _as_rows(messages: Outgoing) -> pa.RecordBatch:

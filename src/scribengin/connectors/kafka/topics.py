@@ -1,4 +1,4 @@
-"""What a sink needs to know of its topics: the number of partitions, the maximum size of a message, whether a key is required."""
+"""The properties of topics that a sink needs: the number of partitions, the maximum size of a message, whether a key is required."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FRESH_S = 30.0
-"""how long information about a topic is used: partitions can be added at any time"""
+"""seconds for which information about a topic is used: partitions can be added at any time"""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 _known: dict[tuple[str, str], tuple[float, TargetTopic | None]] = {}
-"""(brokers, topic) → the time of the request, and the answer, in this process"""
+"""(brokers, topic) → time of the request and its result, in this process"""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """One topic. `max_bytes` is the largest batch of messages that brokers accept, and so the largest message."""
+    """A topic that a sink writes to. `max_bytes` is the size of the largest batch of messages that the brokers accept, and so that of the
+    largest message."""
 
     name: str
     id: str
     partitions: int
     max_bytes: int
     compacted: bool
-    """its brokers refuse messages without a key"""
+    """True if the topic is compacted: its brokers refuse messages without a key"""
 
 
 class TopicBook:
-    """Looks topics up, and creates missing ones if the sink allows it. Picklable; sends requests from any process."""
+    """Looks up topics, and creates missing ones if the sink allows it. Picklable: any process can send requests."""
 
     def __init__(self, node: str, options: Mapping[str, Any], config: Mapping[str, str] | None = None) -> None:
-        """`config`: settings of topics that are created."""
+        """`config` contains the settings of topics that it creates."""
         self._node = node
         self._options = options
         self._config = dict(config or {})
         self._cluster = KafkaBrokers(node, options, "sink")
 
     def find(self, name: str) -> TargetTopic | None:
-        """The topic, created if needed; None if it does not exist. Raises SinkError or Unreachable; ValueError for an invalid name."""
+        """The topic, created if necessary; None if it does not exist. Raises SinkError or Unreachable; ValueError for an invalid name."""
         if not _NAME.fullmatch(name) or name in (".", ".."):
             raise ValueError(f'"{name}" is not a valid topic name: at most 249 of letters, digits, ".", "_" and "-"')
         key = (str(self._options["bootstrap"]), name)
@@ -59,7 +60,8 @@ class TopicBook:
         return topic
 
     def check_target(self, template: str) -> None:
-        """Ask brokers for the topic, without creating it; for a template with columns, check that brokers answer. Raises as `get`."""
+        """Check that the topic exists, or may be created, without creating it; for a template with columns, only check that the brokers
+        answer. Raises as `get`."""
         if "{" in template:
             self._cluster.matching(topics_pattern(template))
         elif self._options["missing_topic"] != "make":
@@ -73,7 +75,7 @@ class TopicBook:
         _known.pop((str(self._options["bootstrap"]), name), None)
 
     def get(self, name: str) -> TargetTopic:
-        """The topic that the sink requires. Raises SinkError if it is missing."""
+        """The topic, created if necessary. Raises SinkError if it is missing."""
         try:
             topic = self.find(name)
         except ValueError as error:
@@ -88,7 +90,7 @@ class TopicBook:
         return topic
 
     def refuse_filled(self, *, besides: str = "") -> None:
-        """Raises Refused if there are messages in topics that the sink writes to: they cannot be removed."""
+        """Raise Refused if the topics that the sink writes to contain messages, which cannot be removed. `besides` is a topic to ignore."""
         if filled := [name for name in self._filled(topics_pattern(self._options["topic"])) if name != besides]:
             raise Refused(
                 f'''sink "{self._node}": the contents of {", ".join(filled)} cannot be removed''',

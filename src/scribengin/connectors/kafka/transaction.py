@@ -1,5 +1,5 @@
-"""One transaction of one new producer: fence, messages, commit marker, commit. The order of the steps, and the consequences of a failure,
-are defined by the protocol (`testing.kafka_model`)."""
+"""One transaction of one new producer: fence, messages, commit marker, commit. The protocol (`harness.kafka_model`) defines the order of
+the steps and the consequences of a failure."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 _CONSEQUENCES = ("_PURGE_QUEUE", "_STATE", "_FATAL")
-"""errors that only say that there was an earlier one"""
+"""errors that only report that an earlier error occurred"""
 _TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 _QUEUE = 200_000
 _QUEUE_KIB = 64 * 1024
 _BATCH_BYTES = 1_000_000
 _BATCH_HEAD_BYTES = 512
-"""size of a batch, beside its messages: with a margin"""
+"""overhead of a batch in addition to its messages, with a margin"""
 
 _AT_ONCE = {"enable.sparse.connections": False}
-"""librdkafka connects on demand, once in 50 ms, and looks for the transaction coordinator every 500 ms: a fence takes 60 ms, and sometimes
-510. With all brokers connected from the start it takes 10. If a cluster has very many, `config` can change it."""
+"""librdkafka connects on demand, once in 50 ms, and looks for the transaction coordinator every 500 ms, so a fence takes 60 ms, and
+sometimes 510. With all brokers connected from the start it takes 10 ms. For a cluster with very many brokers, `config` can change it."""
 
 
 class Superseded(Exception):
-    """A newer producer has the same transactional.id: anything this one still sends is refused. `overdue`: the time-out was exceeded, which
-    brokers refuse in the same way, and is the most likely cause."""
+    """A newer producer uses the same transactional.id, so brokers refuse anything that this one still sends. With `overdue`, the
+    transaction has exceeded its time limit, which brokers refuse in the same way, and which is the more likely cause."""
 
     def __init__(self, text: str, *, overdue: bool) -> None:
         super().__init__(text)
@@ -42,8 +42,8 @@ class Superseded(Exception):
 
 
 class Transaction:
-    """`transactional_id` identifies only the slot. Raises Superseded if a newer producer has started, Unreachable for an error that a retry
-    may solve, SinkError for any other."""
+    """A transaction. Its `transactional_id` depends only on the slot. Methods raise Superseded if a newer producer has started, Unreachable
+    for an error that a retry may solve, SinkError for any other error."""
 
     def __init__(self, node: str, options: Mapping[str, Any], transactional_id: str, *, max_bytes: int = _BATCH_BYTES) -> None:
         self._kafka = client()
@@ -76,7 +76,8 @@ class Transaction:
             raise self._explained(error) from error
 
     def fence(self) -> None:
-        """From here on every older producer with the id is refused; its committed transactions are complete, its open one is aborted."""
+        """Fence older producers with this id: from now on they are refused, their committed transactions are complete, and an open one is
+        aborted."""
         faults.reached("fence.before")
         self._until(self._producer.init_transactions, max(4 * self._timeout_s, 20.0))
         faults.reached("fence.after")
@@ -110,7 +111,7 @@ class Transaction:
         faults.reached("transaction.sent")
 
     def _make_room(self, *message: Any) -> None:
-        """The client's queue is full: wait until brokers have accepted some."""
+        """Wait until the brokers have accepted some messages, because the client's queue is full; then add this one."""
         give_up_s = time.monotonic() + self._transaction_s
         while time.monotonic() < give_up_s:
             self._serve(self._producer.poll, 0.05)
@@ -123,9 +124,9 @@ class Transaction:
         raise self._slow("accept messages")
 
     def flush(self) -> list[dict[str, Any]]:
-        """Wait until brokers have acknowledged all; returns the ranges of the messages: topic, partition, first and last offset, rows.
+        """Wait until the brokers have acknowledged all messages; returns their ranges: topic, partition, first and last offset, rows.
 
-        The first offset is at most that of the first message: messages of other writers may lie between.
+        The first offset is at most that of the first message. Messages of other writers may lie in the range.
         """
         give_up_s = time.monotonic() + self._transaction_s
         while self._serve(self._producer.flush, 0.5):
@@ -139,9 +140,9 @@ class Transaction:
         ]
 
     def commit(self, topic: str, slot: int, marker: Marker) -> None:
-        """Write the commit marker, and commit it with the messages.
+        """Write the commit marker, and commit it together with the messages.
 
-        An error with an unknown outcome is Unreachable like others: the next fence and the commit marker then show the outcome.
+        An error that leaves the outcome unknown is also Unreachable: the next fence and the commit marker then show the outcome.
         """
         self._begin()
         self._serve(self._producer.produce, topic, marker.encoded(), f"{slot}".encode(), slot)
@@ -151,7 +152,7 @@ class Transaction:
         faults.reached("transaction.commit.after")
 
     def abort(self) -> None:
-        """Abort, if possible now; otherwise the next fence, or the brokers' own time-out, aborts. Never raises."""
+        """Abort the transaction if possible; otherwise the next fence, or the time limit at the brokers, aborts it. Never raises."""
         try:
             self._producer.purge()
             if self._open:
@@ -161,7 +162,7 @@ class Transaction:
         self._open = False
 
     def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
-        """Run `act`, which the same producer may repeat, until it succeeds."""
+        """Run `act`, which the same producer may repeat, until it succeeds or `limit_s` seconds have passed."""
         begun_s = time.monotonic()
         while True:
             passed_s = time.monotonic() - begun_s
@@ -171,21 +172,21 @@ class Transaction:
             except (self._kafka.KafkaException, SystemError) as error:
                 found = self._of_client(error)
                 with suppress(self._kafka.KafkaException, SystemError):
-                    self._producer.poll(0)  # it reports nothing by itself
+                    self._producer.poll(0)  # the client reports pending errors only in `poll`
                 refused = self._told is not None and self._told.name() in LOGIN
                 if refused or not found.args[0].retriable() or time.monotonic() - begun_s > limit_s:
                     raise self._explained(found) from error
 
     def _serve(self, act: Callable[..., Any], *given: Any) -> Any:
-        """Run `act`, which may call back. Its errors are converted."""
+        """Run `act`, in which the client may call back, and convert its errors."""
         try:
             return act(*given)
         except (self._kafka.KafkaException, SystemError) as error:
             raise self._explained(self._of_client(error)) from error
 
     def _of_client(self, error: Exception) -> Any:
-        """The client's error. It raises a fatal error out of the call that serves it; a delivery served in the same call meets the
-        exception that is already set, and Python turns it into a SystemError, with or without the cause."""
+        """The cause of an error of the client. The client raises a fatal error from the call that serves it; if a delivery callback runs in
+        the same call, Python replaces the exception by a SystemError, with or without the cause."""
         if not isinstance(error, SystemError):
             return error
         reason = self._reason()
@@ -194,7 +195,8 @@ class Transaction:
         return reason
 
     def _reason(self) -> Any | None:
-        """Why the transaction cannot continue; None if it can. The client has no call for that, but refuses another begin with it."""
+        """The reason why the transaction cannot continue; None if it can. The client has no call for that, but refuses to begin another
+        transaction with it."""
         try:
             self._producer.begin_transaction()
         except self._kafka.KafkaException as told:
@@ -212,7 +214,7 @@ class Transaction:
             self._told = error
 
     def _check(self) -> None:
-        """Raises the client's errors for messages that were not delivered."""
+        """Raise the client's error if a message was not delivered."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise self._explained(self._kafka.KafkaException(failed))

@@ -1,4 +1,4 @@
-"""The schema that an Avro value was written with: one for all, files by their ids, or from a schema registry."""
+"""The writer schemas of Avro values: one file for all values, files by schema id, or a schema registry."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WAYS = ("registry", "avro_schemas", "avro_schema")
 
 @dataclass(frozen=True)
 class SchemaFiles:
-    """Schemas by id, from files."""
+    """A `Lookup` of schemas by id, from files."""
 
     schemas: Mapping[int, WriterSchema]
 
     def schema(self, schema_id: int) -> WriterSchema:
-        """Raises UnknownSchemaError."""
+        """The schema with this id. Raises UnknownSchemaError if there is none."""
         if schema_id not in self.schemas:
             known = ", ".join(map(str, sorted(self.schemas)))
             raise UnknownSchemaError(f"it was written by schema {schema_id}, which avro_schemas does not have; it has {known}")
@@ -34,10 +34,17 @@ class SchemaFiles:
 
 
 def open_writers(node: str, folder: Path, options: Mapping[str, Any]) -> WriterSchema | Lookup:
-    """The writer schema for a source's decoder, from its (complete) options; files are read now, a registry is used when a value needs it.
+    """The writer schema, or the lookup of writer schemas, for a source's decoder. Files are read now; a registry is used when a value needs
+    it.
 
-    Raises SourceError for no way or several ways, for a file that is not a schema, and for settings of an unused way; EnvironmentFault if a
-    package is missing.
+    Args:
+        node: The id of the source.
+        folder: The folder to which paths of files are relative.
+        options: The complete options of the source.
+
+    Raises:
+        SourceError: for none or several of the ways to give schemas, for a file that is not a schema, and for settings of an unused way.
+        EnvironmentFault: if a package is missing.
     """
     given = [name for name in _WAYS if options[name]]
     if len(given) != 1:

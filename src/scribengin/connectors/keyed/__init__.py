@@ -1,1 +1,1 @@
-"""Stores that keep, for each id, the row with the highest version: the common parts of their sinks. See `contract.KeyedStore`."""
+"""The common parts of sinks into stores that keep, for each id, the row with the highest version. See `contract.KeyedStore`."""

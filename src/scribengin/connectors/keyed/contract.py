@@ -1,8 +1,8 @@
-"""What a store of ids and versions must support, so that `KeyedSink` makes a sink of it that writes each record once.
+"""The contract of stores with ids and versions, from which `KeyedSink` makes a sink that writes each record exactly once.
 
-A row's id comes from its origin, or from its key; its version is a number that depends only on the decision: the lineage's base, the Batch,
-the row's position in the Batch. So a row that is sent again changes nothing, a late row of a suspended driver loses against the stored one,
-and a new lineage, whose base is above all versions written before, wins.
+The id of a row is its origin, or is formed from its key. The version is a number that depends only on the decision: the lineage's base, the
+Batch, and the position of the row in the Batch. So a row that is sent again changes nothing, a late row of a suspended driver does not
+replace the stored one, and the rows of a new lineage win, because its base is above all versions written before.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 KEYED_ABILITIES = frozenset(
     {"exactly_once", "append", "refuses_rows", "compares_columns", "finds_unaccounted", "checks_place", "takes_json"}
 )
-"""what a sink type declares whose sinks are `KeyedSink`"""
+"""the abilities of a sink type whose sinks are `KeyedSink`"""
 
 
 class Texts(Sequence[str]):
-    """Arrow texts (STRING, none null), created on demand."""
+    """A sequence of texts from an Arrow array (STRING, without nulls), created on demand."""
 
     __slots__ = ("_array",)
 
@@ -51,94 +51,98 @@ class Texts(Sequence[str]):
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Consecutive rows of a Batch: `ids[i]` is the id of row `i` at the place, `version + i` its version, `made_of[i]` its origin."""
+    """Consecutive rows of a Batch. Row `i` has the id `ids[i]`, the version `version + i` and the origin `made_of[i]`."""
 
     ids: Sequence[str]
     made_of: Sequence[str]
     version: int
     columns: pa.RecordBatch
-    """the flow's columns; for a store that accepts only JSON just `doc` (BINARY), the row as a JSON object, and for a sink with
-    `PartitionedPlace` also `part` (STRING), the part of the row"""
+    """the flow's columns; for a store that accepts JSON only `doc` (BINARY), the row as a JSON object, and for a sink with a
+    `PartitionedPlace` also `part` (STRING), the part that the row goes to"""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def part(self, first: int, rows: int) -> KeyedRows:
-        """That many of the rows, from row `first` on."""
+        """The `rows` rows from index `first` on."""
         ids, made_of = self.ids[first : first + rows], self.made_of[first : first + rows]
         return KeyedRows(ids, made_of, self.version + first, self.columns.slice(first, rows))
 
 
 class PartitionedPlace(Protocol):
-    """A place with several parts; the part of a row depends only on one of its columns: an index for each day."""
+    """A place with several parts, such as an index for each day. The part of a row depends on one of its columns only."""
 
     @property
     def column(self) -> str:
-        """Its name."""
+        """The name of that column."""
 
     def of_rows(self, values: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """The part of each row (STRING), null if it has none; and the reason, by the row's index."""
+        """The part of each row (STRING), null for a row without a part; and row index → reason, for the rows without a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAnswer:
-    """The result of sending `KeyedRows`. For rows in neither list the place holds this version, or a later one."""
+    """The result of sending `KeyedRows`. Rows that are in neither list are stored, with this version or a later one."""
 
     refused: Sequence[tuple[int, str, str]] = ()
-    """(index, reason, message) of rows that it never accepts"""
+    """(index, reason, message) of each row that the store never accepts"""
     again: Sequence[int] = ()
-    """indexes of rows that it may accept later: it is overloaded"""
+    """indexes of the rows that the store does not accept now, because it is overloaded, and may accept later"""
     too_large: bool = False
-    """no row was accepted: the request was too large"""
+    """True if no row was accepted because the request was too large"""
     above: int = 0
     """the highest stored version that the store reports for a row of a lower or equal version; 0 if it reports none"""
     why: str = ""
-    """its message about a row in `again`, for people"""
+    """the store's message about a row in `again`, for people"""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """The record of the writer, and of the newest Batch. `tag` belongs to the store: the exchange compares it."""
+    """The record of the place's writer and its newest Batch. `tag` identifies the stored record: the store compares it when the record is
+    replaced."""
 
     body: Mapping[str, Any]
     tag: Any = None
 
 
 class KeyedStore(Protocol):
-    """One place in one store: an index, a table. Used by one thread at a time, except `send`. Must be picklable: executors get a copy, and
-    use only `form` and `most_id_bytes` of it. Methods raise Unreachable if the store is unavailable, SinkError if a retry cannot
-    succeed."""
+    """One place in a store: an index, a table. Used by one thread at a time, except `send`. Must be picklable: executors get a copy, of
+    which they use only `form` and `most_id_bytes`.
+
+    Methods raise Unreachable if the store is unavailable, SinkError if a retry cannot succeed.
+    """
 
     form: Literal["json", "columns"]
-    """the form in which it accepts rows"""
+    """the form in which the store accepts rows"""
     most_id_bytes: int
 
     def __str__(self) -> str:
-        """Its place, for messages; contains no secret."""
+        """The place, for messages; without secrets."""
 
     def read_record(self) -> WriterRecord | None:
-        """The record of the writer; None if no flow of Scribengin writes there. Never a stale answer."""
+        """The record of the writer; None if no flow of Scribengin writes to the place. The answer is never stale."""
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """Exchange the record for another, durably, if it still equals `held` (None: if there is none); else return False."""
+        """Replace the record durably, if the stored one is still `held` (None: if there is none). Returns False otherwise."""
 
     def make(self, schema: Schema) -> None:
-        """Create the place if it does not exist, so that it accepts rows with these columns."""
+        """Create the place for rows with these columns, unless it exists."""
 
     def unlike(self, schema: Schema) -> list[str]:
-        """Why the place does not accept rows with these columns, one sentence per reason; empty if there is no place yet."""
+        """Why the place does not accept rows with these columns, one sentence per reason; empty if it accepts them or does not exist
+        yet."""
 
     def is_there(self) -> bool:
         """False if the place does not exist; always True for a place whose parts are created and deleted."""
 
     def is_empty(self) -> bool:
-        """True if it has no row; also if there is no place yet."""
+        """True if the place has no rows or does not exist."""
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """Write the rows whose versions are above the stored ones, each independently, durably. Thread-safe."""
+        """Write each row whose version is above the stored one, durably and independently of the other rows. Thread-safe."""
 
     def versions(self) -> Iterator[Sequence[int]]:
-        """The versions of all current rows, many at a time, in no order. For `audit`."""
+        """The versions of all current rows, in portions and in no order. For `audit`."""
 
     def clear(self) -> int:
         """Delete all rows; returns their number."""

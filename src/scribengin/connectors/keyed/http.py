@@ -1,4 +1,4 @@
-"""HTTP requests to a store: pooled connections, another node if one is unavailable, errors as Scribengin errors."""
+"""HTTP requests to a store: pooled connections, failover to other nodes, errors as Scribengin errors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _CONNECT_S, _READ_S = 10.0, 120.0
 _GZIP_LEVEL = 1
-"""the lowest compression level: rows of JSON shrink to a fifth, and hardly more at the highest level"""
+"""the lowest compression level: JSON rows shrink to a fifth, and hardly more at the highest level"""
 AWAY = frozenset({408, 429, 500, 502, 503, 504})
-"""statuses that a retry may solve"""
+"""HTTP statuses of errors that a retry may solve"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Codes:
 
 
 class HttpCluster:
-    """Nodes of one cluster. Pickled with its secrets and without connections; `str` shows no secret."""
+    """The nodes of one cluster. Pickled with its secrets and without connections; `str` shows no secret."""
 
     codes: ClassVar[Codes]
     known: ClassVar[frozenset[str]]
@@ -50,9 +50,9 @@ class HttpCluster:
     headers: ClassVar[Mapping[str, str]] = {}
     """headers of every request"""
     content_type: ClassVar[str]
-    """headers of a request with a body"""
+    """the Content-Type of a request with a body"""
     place: ClassVar[str]
-    """the flow's name of the place, for remedies"""
+    """what the flow calls the place, for remedies"""
 
     def __init__(self, node: str, servers: Sequence[str], config: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
         self.node = node
@@ -72,7 +72,7 @@ class HttpCluster:
         return self.__dict__ | {"_http": None}
 
     def reason_in(self, answer: httpx2.Response) -> str:
-        """The server's error message."""
+        """The error message in the server's answer."""
         return " ".join(answer.text.split())[:200] or answer.reason_phrase
 
     def ask(
@@ -85,8 +85,20 @@ class HttpCluster:
         also: Sequence[int] = (),
         gzipped: bool = False,
     ) -> httpx2.Response:
-        """The answer of any node. `gzipped`: `content` is sent compressed. Raises Unreachable, and SourceError or SinkError if a retry
-        cannot succeed; not for the statuses in `also`."""
+        """Send a request to the current node, or to another one if that is unavailable; returns the answer.
+
+        Args:
+            method: The HTTP method.
+            path: The path and query of the URL.
+            content: The body; None if there is none.
+            json: An object to send as JSON, instead of `content`.
+            also: Error statuses that are returned instead of raised.
+            gzipped: Compress `content`.
+
+        Raises:
+            Unreachable: if no node answers.
+            SourceError, SinkError: if a retry cannot succeed.
+        """
         import httpx2
 
         http = self._open()
@@ -95,9 +107,9 @@ class HttpCluster:
         if gzipped and content is not None:
             content = gzip.compress(content, _GZIP_LEVEL)
             headers["Content-Encoding"] = "gzip"
-        for _ in range(len(self._urls) + 1):  # an idle connection may be closed: the first node once more
+        for _ in range(len(self._urls) + 1):  # the first node is tried again, because an idle connection may be closed
             try:
-                # an object is encoded here so that Content-Type is the one that the server expects
+                # an object is encoded here, so that the Content-Type is the one that the server expects
                 answer = http.request(method, f"{self._urls[0]}{path}", content=content, json=json, headers=headers)
             except httpx2.TransportError as error:
                 failed = error
@@ -113,7 +125,7 @@ class HttpCluster:
         raise self._away(failed)
 
     def doubt(self, answer: httpx2.Response, path: str) -> None:
-        """Raise Unreachable for an answer of a server that is not ready yet. Here every answer is accepted."""
+        """Raise Unreachable if the answer shows that the server is not ready yet. By default every answer is accepted."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -122,7 +134,7 @@ class HttpCluster:
             http.close()
 
     def refused(self, answer: httpx2.Response, what: str) -> ScribenginError:
-        """An answer with an error status, as a Scribengin error."""
+        """Convert an answer with an error status to a Scribengin error. `what` describes the request."""
         status = answer.status_code
         said = f"{self.called}: {self} answered {what} with {status}: {self.reason_in(answer)}"
         if status in (401, 403):

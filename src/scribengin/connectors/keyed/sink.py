@@ -1,4 +1,4 @@
-"""The sink of a keyed store: rows are staged in the state folder; after the decision the driver sends them with their versions."""
+"""The sink of a keyed store: tasks stage rows in the state folder; after the decision the driver sends them with their versions."""
 
 from __future__ import annotations
 
@@ -32,28 +32,34 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-# Sends the rows of a Batch to the store: some requests concurrently, each of a size that the store answers quickly, with retries on
-# request.
+# KeyedSender sends the rows of a Batch in concurrent requests, whose size is adapted so that the store answers quickly, and repeats rows
+# that the store did not accept yet.
 
 
 FIRST_ROWS = 1_000
 _LEAST_ROWS, _MOST_ROWS = 10, 20_000
 _SLOW_S, _FAST_S = 4.0, 0.5
-"""a request that takes longer halves the size of the next, one that takes less doubles it"""
+"""a request that takes longer than the first halves the size of the next one; one that takes less than the second doubles it"""
 _MOST_BYTES = 8 << 20
 _WAIT_S, _MOST_WAIT_S = 0.1, 10.0
 PATIENCE_S = 60.0
-"""how long a store may temporarily refuse everything; then the Query ends, and restarts automatically"""
+"""seconds for which the store may temporarily refuse all rows; then the query fails, and restarts automatically"""
 
 
 @dataclass(slots=True)
 class RequestPace:
-    """The number of rows in a request; kept across Batches."""
+    """The number of rows in a request, adapted to the store; kept across Batches."""
 
     rows: int = FIRST_ROWS
 
     def heed(self, sent: int, seconds: float, rows: KeyedRows) -> None:
-        """Called after a request with that many rows."""
+        """Adapt the size after a request. A request that was sent before a reduction does not increase the size again.
+
+        Args:
+            sent: The number of rows in the request.
+            seconds: How long it took.
+            rows: The rows.
+        """
         if seconds > _SLOW_S:
             self.rows = max(_LEAST_ROWS, min(self.rows, sent // 2))
         elif seconds < _FAST_S and sent >= self.rows:
@@ -61,13 +67,13 @@ class RequestPace:
             self.rows = max(_LEAST_ROWS, min(_MOST_ROWS, 2 * self.rows, by_size))
 
     def shrink(self, sent: int) -> None:
-        """A request with that many rows was too large. One that was sent before the reduction does not increase the size again."""
+        """Reduce the size after a request with that many rows was too large."""
         self.rows = max(1, min(self.rows, sent // 2))
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Rows to be sent, not before `at`."""
+    """Rows to send, not before the time `at` (monotonic)."""
 
     rows: KeyedRows
     at: float = 0.0
@@ -76,24 +82,25 @@ class _Waiting:
 
 @dataclass(slots=True)
 class KeyedSender:
-    """For one Batch. `refuse(rows, index, reason, message)` is called for each row that the store never accepts, in the caller's thread."""
+    """Sends the rows of one Batch. `refuse(rows, index, reason, message)` is called, in the caller's thread, for each row that the store
+    never accepts."""
 
     store: KeyedStore
     pace: RequestPace
     connections: int
     refuse: Callable[[KeyedRows, int, str, str], None]
     between: Callable[[], None]
-    """called now and then; raises if this process may not send any more"""
+    """called regularly; raises if this process may not send any more"""
     most: int
-    """no row of this flow has a version above"""
+    """the highest version of this flow's rows"""
     strange: Callable[[int], None]
-    """called with a stored version that is above; raises"""
+    """called with a stored version above `most`, which another writer must have written; raises"""
     _ready: deque[_Waiting] = field(default_factory=deque)
     _flying: dict[Future[tuple[WriteAnswer, float]], _Waiting] = field(default_factory=dict)
     _moved: float = 0.0
 
     def send(self, rows: Iterable[KeyedRows]) -> None:
-        """Send all rows; returns when each is accepted or refused. Raises Unreachable if the store accepts nothing for a minute."""
+        """Send all rows; returns when each is accepted or refused. Raises Unreachable if the store accepts none for a minute."""
         pool = ThreadPoolExecutor(self.connections, "scribengin-send")
         self._moved = time.monotonic()
         try:
@@ -104,11 +111,11 @@ class KeyedSender:
             while self._ready or self._flying:
                 self._step(pool)
         finally:
-            # requests in progress do no harm: they are sent again unchanged
+            # requests in progress are harmless: they are sent again unchanged
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, pool: ThreadPoolExecutor) -> bool:
-        """Send the next waiting part; False if nothing may be sent yet."""
+        """Send the next waiting rows; returns False if none may be sent yet."""
         now = time.monotonic()
         for index, waiting in enumerate(self._ready):
             if waiting.at > now:
@@ -168,7 +175,7 @@ class KeyedSender:
 
 
 def _runs(indexes: Iterable[int]) -> list[tuple[int, int]]:
-    """(first, count) of runs of consecutive indexes.
+    """(first, count) of each run of consecutive indexes.
 
     >>> _runs([0, 1, 2, 7, 9, 10])
     [(0, 3), (7, 1), (9, 2)]
@@ -190,14 +197,14 @@ def _runs(indexes: Iterable[int]) -> list[tuple[int, int]]:
 
 PLACE_BITS = 28
 MOST_ROWS = 1 << PLACE_BITS
-"""maximum rows of one Batch for one sink"""
+"""maximum number of rows of one Batch for one sink"""
 _MOST = (1 << 63) - 1
 _ROOM = 1 << 48
 """room for versions above a base: a million Batches"""
 
 
 def version_of(base: int, batch: int, place: int) -> int:
-    """The version of the row at `place` (from 0) in Batch `batch`. Raises OverflowError beyond 63 bits: after some ten thousand million
+    """The version of the row at position `place` (from 0) of a Batch. Raises OverflowError above 63 bits, which takes some 10 ** 10
     Batches."""
     version = base + (batch << PLACE_BITS) + place
     if version > _MOST:
@@ -206,16 +213,24 @@ def version_of(base: int, batch: int, place: int) -> int:
 
 
 def batch_of(base: int, version: int) -> int:
-    """The Batch that wrote the version; negative if an earlier lineage did."""
+    """The Batch that wrote a version; negative if the version is from an earlier lineage."""
     return (version - base) >> PLACE_BITS
 
 
 def next_base(base: int | None, newest: int, others: int = 0) -> int:
-    """For a new lineage after one with `base` and the newest Batch `newest` (-1: none), if no row of another writer has a version above
-    `others`. Raises OverflowError if these leave too little room."""
+    """The base of the versions of a new lineage. It is above all versions that were written before.
+
+    Args:
+        base: The base of the lineage before; None if there is none.
+        newest: The newest Batch of the lineage before; -1 if there is none.
+        others: The highest version of other writers' rows.
+
+    Raises:
+        OverflowError: if these versions leave too little room.
+    """
     found = max(time.time_ns() // 1000, others + 1)
     if base is not None:
-        # one Batch more than is recorded may have been sent already
+        # one Batch more than recorded may have been sent already
         found = max(found, version_of(base, newest + 2, 0))
     if found > _MOST - _ROOM:
         raise OverflowError(f"there is no room for new versions above {found - 1}")
@@ -230,7 +245,7 @@ class _Record:
     """The writer of the place and the newest Batch: the place's record, decoded."""
 
     owner: str
-    """empty: the place is not claimed, its rows were deleted"""
+    """empty if the place is not claimed: its rows were deleted"""
     lineage: str
     sink: str
     flow: str
@@ -239,16 +254,16 @@ class _Record:
     hash: str = ""
     term: int = 0
     rows: int = 0
-    """rows of all Batches of the lineage"""
+    """the number of rows in all Batches of the lineage"""
     earlier: tuple[str, ...] = ()
     had_rows: bool = False
-    """whether there were rows of others when it was first claimed"""
+    """True if it contained rows of others when it was first claimed"""
     brief: bool = False
-    """whether rows whose id is their origin get ids from `brief_ids`"""
+    """True if rows whose id is their origin get ids from `brief_ids`"""
 
     def as_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__slots__} | {"earlier": list(self.earlier)}
-        # a program that does not know brief ids would write each row again under its long one: it fails at a record with this field
+        # a version of Scribengin without brief ids would write each row again under its long id: it rejects a record with this field
         return fields if self.brief else {name: value for name, value in fields.items() if name != "brief"}
 
     @staticmethod
@@ -264,7 +279,7 @@ class _Told:
         self._often: Counter[str] = Counter()
 
     def apart(self, rows: KeyedRows) -> KeyedRows:
-        """`~~1` is appended to the second row with an id, and so on."""
+        """Make the ids unique: `~~1` is appended to the second row with an id, `~~2` to the third, and so on."""
         if self._seen.isdisjoint(rows.ids) and len(set(rows.ids)) == len(rows):
             self._seen.update(rows.ids)
             return rows
@@ -279,9 +294,16 @@ class _Told:
 
 
 class KeyedSink:
-    """An OfferingSink over a KeyedStore. `key`: the columns that form a row's id; if empty, the origin of the row is its id. `parts`: for a
-    store that accepts JSON, which part a row goes to; rows with the same id go to the same part. `brief`: a place that is empty when it is
-    first claimed gets short ids."""
+    """An OfferingSink that writes to a KeyedStore.
+
+    Args:
+        place: The context of the sink.
+        store: The store.
+        key: The columns that form the id of a row; empty: the origin of the row is its id.
+        connections: The maximum number of concurrent requests.
+        parts: For a store that accepts JSON: the part of the place that a row goes to. Rows with the same id must go to the same part.
+        brief: Use short ids (`brief_ids`), if the place is empty when it is first claimed.
+    """
 
     exactly_once = True
 
@@ -308,10 +330,11 @@ class KeyedSink:
         self._owner = ""
         self._made = False
         self._below: int | None = None
-        """rows of the place with versions from before this lineage; None if they were not counted"""
+        """number of rows with versions from before this lineage; None if they were not counted yet"""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the place, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`."""
+        """Claim the place, or confirm an existing claim of this lineage. Raises Refused if the place contains rows of others, unless
+        `adopt`."""
         while True:
             held = self._store.read_record()
             old = None if held is None else _Record.of(held)
@@ -330,7 +353,7 @@ class KeyedSink:
                 raise self._foreign("it holds rows that this lineage did not write")
             base = self._next_base(old, others=had_rows and not taken)
             earlier = () if old is None else (*old.earlier, old.lineage)
-            # a row that a later lineage writes again replaces the existing one only under the same id
+            # a later lineage replaces existing rows only if it uses the same ids
             brief = old.brief if old is not None and (taken or had_rows) else self._brief and not had_rows
             new = _Record(owner, lineage, self.node, self._flow, base, earlier=earlier, had_rows=had_rows, brief=brief)
             if self._store.write_record(new.as_json(), held):
@@ -355,24 +378,24 @@ class KeyedSink:
             self._check_there(_Record.of(held))
 
     def unlike(self, schema: Schema) -> list[str]:
-        """Why the place does not accept the columns, one sentence per reason."""
+        """Why the place does not accept the columns, one sentence per reason; empty if it does."""
         return self._store.unlike(schema)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedStream:
-        """A stream for one task output."""
+        """A stream that stages one task output."""
         form = StagedForm(self._store.form == "json", self._key, self._store.most_id_bytes, self._parts)
         return StagedStream(self.node, batch_folder(self._folder, batch.lineage, batch.number), unit, attempt, schema, form)
 
     def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
-        """Send the decided rows. Checks now and then that the claim is still its own: rows sent after the claim was lost lose against rows
-        of the successor, but would be visible for a while if those are not written yet."""
+        """Send the decided rows. It is checked regularly that the claim is still valid: rows that are sent after the claim was lost do not
+        replace the successor's rows, but would be visible until the successor has written its own."""
         record, _ = self._mine(decided)
         if self._is_done(record, decided):
             return
         try:
             self._send(decided, record, refuse)
         except StateError:
-            # staged data is deleted as soon as another process has published it
+            # another process deletes staged rows as soon as it has published them
             if not self._is_done(self._mine(decided)[0], decided):
                 raise
 
@@ -397,7 +420,7 @@ class KeyedSink:
         KeyedSender(self._store, self._pace, self._connections, refused, check_turn, most, strange).send(self._rows(decided, record))
 
     def publish(self, decided: Decided) -> None:
-        """Record the Batch at the place, unless it is recorded; every row was offered."""
+        """Record the Batch at the place, unless it is recorded. All of its rows were offered before."""
         while True:
             record, held = self._mine(decided)
             if self._is_done(record, decided):
@@ -417,14 +440,14 @@ class KeyedSink:
         drop_staged(self._folder, decided.batch.lineage, [decided.batch.number])
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
+        """Publish the newest decision, then delete the staged rows of decided Batches."""
         if decided is not None:
             self.publish(decided)
         drop_staged(self._folder, lineage, [number for number in staged_batches(self._folder, lineage) if number < before])
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Compare the decisions with the record; if ids are origins, count the rows of each Batch by their versions. Rows with versions
-        above all of this lineage belong to another writer, and would hide this flow's rows. `since`: see `group.contract.MemberSink`."""
+        above all of this lineage belong to another writer, and would hide rows of this flow. `since`: see `group.contract.MemberSink`."""
         held = self._store.read_record()
         record = None if held is None else _Record.of(held)
         if record is None or record.lineage != lineage:
@@ -454,8 +477,7 @@ class KeyedSink:
             yield Published(-1, 0, (f"{strange} rows in {self._store} belong to no batch",))
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
-        """See `CountingSink`. Uses the versions that `audit` read: they show which rows are from before this lineage, but not their
-        writers."""
+        """See `CountingSink`. The versions that `audit` has read show which rows are older than this lineage, but not who wrote them."""
         held = self._store.read_record()
         if held is None:
             return []
@@ -474,8 +496,9 @@ class KeyedSink:
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete all rows; returns their number. Raises Refused if they may include rows of others.
 
-        The record stays, without a claim: stores remember deleted rows with their versions for a while, and the next writer must use
-        versions above those."""
+        The record is kept, without a claim: stores remember the versions of deleted rows for a while, and the next writer must use higher
+        ones.
+        """
         held = self._store.read_record()
         if held is None or not held.body["owner"]:
             return 0
@@ -498,7 +521,7 @@ class KeyedSink:
         return self._work
 
     def _make(self, decided: Decided, record: _Record) -> None:
-        """The place, created once per process when there are rows for it."""
+        """Create the place, once per process, if the Batch has rows."""
         segment = next((segment for receipt in decided.receipts for segment in receipt.segments), None)
         if segment is not None and not self._made:
             self._check_there(record)
@@ -507,8 +530,8 @@ class KeyedSink:
             self._made = True
 
     def _rows(self, decided: Decided, record: _Record) -> Iterator[KeyedRows]:
-        """In the order of task outputs and of rows in them, which is decided. Without a key, rows of one record get different ids, wherever
-        they are in the Batch."""
+        """The rows of a Batch with their versions, in the decided order: task output by task output. Without a key, rows with the same
+        origin get different ids."""
         folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
         place = 0
         told = _Told()
@@ -521,7 +544,7 @@ class KeyedSink:
                 raise self._too_many(decided)
 
     def _staged_fault(self, decided: Decided) -> str:
-        """The error in the rows that were staged for the Batch; empty if there is none."""
+        """The error in the staged rows of the Batch; empty if there is none."""
         folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
         try:
             for segment in (segment for receipt in decided.receipts for segment in receipt.segments):
@@ -538,7 +561,8 @@ class KeyedSink:
         return record, held
 
     def _is_done(self, record: _Record, decided: Decided) -> bool:
-        """True if exactly this Batch is recorded. Raises FencedError if another one is, or a later one."""
+        """True if exactly this Batch is recorded. Raises FencedError if it is recorded with another decision, or if a later one is
+        recorded."""
         batch = decided.batch
         if record.number == batch.number:
             if record.hash != decided.input_hash:
@@ -549,7 +573,8 @@ class KeyedSink:
         return False
 
     def _next_base(self, old: _Record | None, *, others: bool) -> int:
-        """A base above all versions written before; `others`: by unknown writers, so that each row must be read for its version."""
+        """A base above all versions written before. With `others`, unknown writers have written rows, so the version of each row is
+        read."""
         highest = max((max(some, default=0) for some in self._store.versions()), default=0) if others else 0
         try:
             return next_base(None, -1, highest) if old is None else next_base(old.base, old.number, highest)
@@ -569,7 +594,7 @@ class KeyedSink:
         return found
 
     def _check_there(self, record: _Record) -> None:
-        """Raise SinkError if rows were written and their place does not exist any more: a new place would hide the loss."""
+        """Raise SinkError if the lineage has written rows and the place does not exist any more: a new place would hide the loss."""
         if record.owner and record.rows and not self._store.is_there():
             raise SinkError(
                 (
@@ -582,14 +607,14 @@ class KeyedSink:
             )
 
     def _check_writer(self, writer: _Record, owner: str, flow: str) -> None:
-        """Raise Refused if the writer is another flow, or another installation: a reset of this one does not delete its rows."""
+        """Raise Refused if the writer is another flow, or another installation, whose rows a reset of this flow does not delete."""
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("place", writer.flow))
         if writer.owner != owner:
             raise self._foreign("another installation has written there", beside_installation("place", same_flow=True))
 
     def _check_sink(self, writer: str) -> None:
-        """Raise Refused if another sink of this flow wrote there; a reset deletes its rows too."""
+        """Raise Refused if another sink of this flow wrote there; a reset would delete its rows too."""
         if writer != self.node:
             remedy = f"{rename_back('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)

@@ -1,4 +1,4 @@
-"""Rows of one task output in a file of the state folder, with their ids at the place: an Arrow stream with a checksum."""
+"""Rows of one task output in a file of the state folder, with their ids: an Arrow stream with a checksum."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 
-# Short ids for rows whose id is their origin, if that is long: 24 characters, from the stream and the number in it.
+# Short ids for rows whose id is their origin, if that is long: 24 characters, made from the stream and the number of the row in it.
 #
-# The label of a stream of several files contains their names, and each of its rows would send it to the store, where it costs several
-# times. A search index keeps the ids of a segment in memory, on disk and in its log, and looks each new one up among them. It stores
-# Base64 ids as bytes, 18 for these; they increase with the number, so one comparison shows that a segment contains none of the new ids.
+# The label of a stream of several files contains their names. Each row would send it to the store, where it costs several times its size: a
+# search index keeps the ids of a segment in memory, on disk and in its log, and looks up each new id among them. It stores Base64 ids as
+# bytes, 18 for these; they increase with the number, so one comparison shows that a segment contains none of the new ids.
 
 
 _MOST_BYTES = 24
-"""characters before the number; `tweets/topic-0@` and `orders/orders.jsonl+` are not shortened"""
+"""maximum length of the part before the number; `tweets/topic-0@` and `orders/orders.jsonl+` are not shortened"""
 _DIGEST_BYTES, _NUMBER_BYTES = 12, 6
 """digest size: among a hundred million streams two have the same digest with a probability of 10 ** -13"""
 _LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
@@ -47,7 +47,7 @@ _DIGITS = "0123456789."
 
 
 def brief_ids(ids: pa.Array) -> pa.Array:
-    """Shortens each id independently, and always to the same value (STRING); different ids stay different.
+    """Shorten each long id, always to the same value and independently of the others (STRING); different ids remain different.
 
     >>> brief_ids(pa.array(["orders/orders.jsonl+17", "tweets/a.parquet[0:-1] … d.parquet[0:-1] (4 files)+17"])).to_pylist()
     ['orders/orders.jsonl+17', 'zCuASAY_87qwWLG1AAAAAAAR']
@@ -60,13 +60,13 @@ def brief_ids(ids: pa.Array) -> pa.Array:
 
 
 def _numbered(begin: str, ids: pa.Array) -> pa.Array | None:
-    """The ids with this beginning, all at once; None if one of them continues with anything but a number."""
+    """The short ids of ids that all begin with `begin`; None if one of them does not continue with a number."""
     rest = pc.binary_replace_slice(ids, 0, len(begin.encode()), "")
     try:
         numbers = rest.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-    # 017 is not 17, and -17 has another beginning
+    # 017 is not the number 17; -17 would have another beginning
     if not numbers.cast(pa.string()).equals(rest) or pc.min(numbers).as_py() < 0 or pc.max(numbers).as_py() >> 8 * _NUMBER_BYTES:
         return None
     if (digest := _digest(begin)) is None:
@@ -95,7 +95,7 @@ def _begin(id_: str) -> str:
 
 @lru_cache(1024)
 def _digest(begin: str) -> str | None:
-    """The digest of the part before a number; None if that is short."""
+    """The digest of the part before a number; None if that part is short."""
     spelt = begin.encode()
     if len(spelt) <= _MOST_BYTES:
         return None
@@ -104,25 +104,25 @@ def _digest(begin: str) -> str | None:
 
 _ID, _OF, _DOC, _PART = "id", "of", "doc", "part"
 _FORM = pa.schema([(_ID, pa.string()), (_OF, pa.string())])
-"""columns before the row's own: the id at the place, and the origin of the row if that differs"""
+"""the columns before the row's own: the id, and the origin of the row if that differs"""
 _COLUMNS = b"columns"
 """metadata of the file: the flow's columns as DDL"""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedForm:
-    """The form of staged rows: as JSON or in columns, and the source of their ids."""
+    """How rows are staged: as JSON or in columns, and where their ids come from."""
 
     json: bool
     key: tuple[str, ...]
-    """empty: a row's id is its origin"""
+    """the columns that form the id; empty: a row's id is its origin"""
     most_id_bytes: int
     parts: PartitionedPlace | None = None
-    """with `json` only"""
+    """only with `json`"""
 
 
 class StagedStream:
-    """See the contract. No file is created before the first row."""
+    """A stream that stages rows; see the contract. No file is created before the first row."""
 
     wants_ids = True
 
@@ -141,18 +141,18 @@ class StagedStream:
         self._file = StagedFile(folder, unit, attempt, self._schema)
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage the rows; rows whose key is not a valid id, and those without a part of the place, are refused."""
+        """Stage the rows. Rows whose key is not a valid id, and rows without a part of the place, are refused."""
         if not batch.num_rows:
             return ()
         docs = [pa.array(json_lines(batch).splitlines(), pa.binary())] if self._form.json else batch.columns
         return self._stage(docs, {name: batch.column(name) for name in self._needs}, ids)
 
     def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage rows that are JSON."""
+        """Stage rows in JSON form."""
         return self._stage([pa.array(lines.splitlines(), pa.binary())], columns, ids) if rows else ()
 
     def close(self) -> Receipt:
-        """Make the file durable."""
+        """Make the file durable, and return the write receipt."""
         with explained(self._doing):
             return self._file.close(self._sink)
 
@@ -205,13 +205,20 @@ class StagedStream:
             yield id_
 
     def _short(self, id_: str) -> str:
-        """The id itself, or its digest if it is too long."""
+        """The id itself, or its digest if it is too long for the store."""
         return id_ if len(id_.encode()) <= self._form.most_id_bytes else blake2b(id_.encode(), digest_size=24).hexdigest()
 
 
 def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: str, *, brief: bool = False) -> Iterator[KeyedRows]:
-    """The rows of a segment, in the order of staging; `version` is that of the first. `brief`: their origins are shortened to ids. Raises
-    StateError if the file is missing, truncated or changed."""
+    """The rows of a segment, in the order of staging. Raises StateError if the file is missing, truncated or changed.
+
+    Args:
+        folder: The folder of the Batch.
+        segment: The segment, from a write receipt.
+        version: The version of the first row.
+        sink: The id of the sink, for messages.
+        brief: Shorten the ids with `brief_ids`.
+    """
     with open_staged(folder, segment, sink) as reader:
         for batch in reader:
             made_of = Texts(batch.column(0 if batch.column(1).null_count else 1))
@@ -222,7 +229,7 @@ def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: st
 
 
 def staged_schema(folder: Path, segment: Mapping[str, Any], sink: str) -> Schema:
-    """The flow's columns when the rows were staged. Raises as `read_staged`."""
+    """The flow's columns at the time when the rows were staged. Raises as `read_staged`."""
     with open_staged(folder, segment, sink) as reader:
         return parse_schema(reader.schema.metadata[_COLUMNS].decode())
 
@@ -241,11 +248,11 @@ def batch_folder(work: Path, lineage: str, batch: int) -> Path:
 
 
 def drop_staged(work: Path, lineage: str, batches: Iterable[int]) -> None:
-    """Delete the staged rows of those Batches."""
+    """Delete the staged rows of these Batches."""
     for batch in batches:
         remove_tree(batch_folder(work, lineage, batch))
 
 
 def staged_batches(work: Path, lineage: str) -> list[int]:
-    """The Batches with staged rows."""
+    """The numbers of the Batches with staged rows, in order."""
     return sorted(int(name) for name in names_in(work / lineage) if name.isdigit())

@@ -7,7 +7,7 @@ __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: ConnectorContext) -> SourceConnector:
-    """The configured source."""
+    """Create the source from its options."""
     from scribengin.connectors.opensearch.source import IndexSource
     from scribengin.connectors.opensearch.view import OPENSEARCH
 
@@ -15,7 +15,7 @@ def make_source(place: ConnectorContext) -> SourceConnector:
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
-    """The configured sink."""
+    """Create the sink from its options."""
     from scribengin.connectors.keyed.sink import KeyedSink
     from scribengin.connectors.opensearch.store import IndexStore
 

@@ -1,4 +1,4 @@
-"""Names of indexes that depend on a time in the row: `"orders-{ts:%Y.%m.%d}"`."""
+"""Names of indexes that contain a time of the row, such as `"orders-{ts:%Y.%m.%d}"`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 _COLUMN = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _DIRECTIVE = re.compile("%(.?)")
 _DIGITS = {"Y": 4, "m": 2, "d": 2, "H": 2, "G": 4, "V": 2, "j": 3}
-"""strftime directives with a fixed number of digits"""
+"""strftime directives whose result has a fixed number of digits → that number"""
 TYPES = ("TIMESTAMP", "DATE")
 _EXAMPLE = 'write a column and how much of its time, such as "orders-{ts:%Y.%m.%d}"'
 
 
 @dataclass(frozen=True, slots=True)
 class TimeTemplate:
-    """Text, one column's time (in UTC) by `form`, text."""
+    """A parsed template: a text, the time of one column (in UTC) in the format `form`, and another text."""
 
     before: str
     column: str
@@ -31,7 +31,7 @@ class TimeTemplate:
 
     @staticmethod
     def of(text: str) -> TimeTemplate | None:
-        """None for the name of a single index. Raises ValueError with the error text."""
+        """Parse a template; None if `text` is the name of a single index. Raises ValueError with the error text."""
         if "{" not in text and "}" not in text:
             return None
         found = _COLUMN.search(text)
@@ -52,20 +52,20 @@ class TimeTemplate:
 
     @property
     def wildcard(self) -> str:
-        """A pattern that matches its indexes, and perhaps others."""
+        """A wildcard pattern that matches the template's indexes, and perhaps others."""
         return re.sub(r"\*+", "*", self._spelt(lambda _: "*", str))
 
     @property
     def title(self) -> str:
-        """A name for the template of its indexes: `orders-yyyy.mm.dd`."""
+        """A name for the index template on the server, such as `orders-yyyy.mm.dd`."""
         return self._spelt(lambda letter: letter.lower() * _DIGITS[letter], str)
 
     def fits(self, name: str) -> bool:
-        """Whether an index of this name is one of these."""
+        """True if the template can result in this name."""
         return re.fullmatch(self._spelt(lambda letter: rf"\d{{{_DIGITS[letter]}}}", re.escape), name, re.ASCII) is not None
 
     def of_rows(self, times: pa.Array) -> tuple[pa.Array, Mapping[int, str]]:
-        """The name of each row's index (STRING), null if it has none; and the reason, by the row's index."""
+        """The index name of each row (STRING), null for a row without an index; and row index → reason, for the rows without one."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -77,12 +77,12 @@ class TimeTemplate:
         for index in _those(outside):
             wrong[index] = f'the column "{self.column}" is a time outside the years 1 to 9999: the row has no index'
         inside = pc.if_else(outside, None, times) if wrong else times
-        # a time without a zone is written unchanged, which means UTC, and needs no time zone data
+        # a time without a zone is formatted unchanged, as UTC, and needs no time zone data
         named = pc.strftime(inside.cast(pa.timestamp("s") if is_date else pa.timestamp("us")), format=self.form)
         return pc.binary_join_element_wise(self.before, named, self.behind, ""), wrong
 
     def _spelt(self, directive: Callable[[str], str], text: Callable[[str], str]) -> str:
-        parts = _DIRECTIVE.split(self.form)  # texts, and between them letters
+        parts = _DIRECTIVE.split(self.form)  # texts, with the directives between them
         spelt = [directive(part) if index % 2 else text(part) for index, part in enumerate(parts)]
         return text(self.before) + "".join(spelt) + text(self.behind)
 

@@ -1,4 +1,4 @@
-"""Checks of indexes by time."""
+"""Checks of indexes whose name contains a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def indexes_are_of_a_time(sink: CheckedNode) -> Iterator[Problem]:
-    """An index by time names a time column, and all rows of one key go to one index."""
+    """The name of an index by time must use a time column, and all rows with the same key must go to the same index."""
     try:
         by_time = TimeTemplate.of(str(sink.options.get("index", "")))
     except ValueError as error:

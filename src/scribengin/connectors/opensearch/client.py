@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 NO_INDEX = "index_not_found_exception"
 BLOCKED = "cluster_block_exception"
-"""the index, or all of them, accept no writes for now: a disk is full, or an operator blocked them"""
+"""the error of an index that accepts no writes for now: a disk is full, or an operator blocked it"""
 _BLOCKS = (BLOCKED, "index_create_block_exception")
 _FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 class OpenSearchCluster(HttpCluster):
-    """See HttpCluster."""
+    """The nodes of one cluster of OpenSearch or Elasticsearch; see HttpCluster."""
 
     codes = Codes(
         away="search-away",
@@ -36,8 +36,8 @@ class OpenSearchCluster(HttpCluster):
     place = "index"
 
     def doubt(self, answer: httpx2.Response, path: str) -> None:
-        """A node that has not loaded its state yet answers some requests (`_refresh`, `_mapping`) as if it had no indexes. It refuses a
-        search, which raises Unreachable too."""
+        """Raise Unreachable if the node has not loaded its state yet. Such a node answers some requests (`_refresh`, `_mapping`) as if it
+        had no indexes, but refuses a search."""
         index, _, what = path.lstrip("/").partition("?")[0].partition("/")
         if answer.status_code != _NOT_FOUND or NO_INDEX not in answer.text or index.startswith("_") or what == "_search":
             return
@@ -51,7 +51,7 @@ class OpenSearchCluster(HttpCluster):
             )
 
     def refused(self, answer: httpx2.Response, what: str) -> ScribenginError:
-        """A block also has the status 403, independent of the user."""
+        """Convert an answer with an error status. The status 403 can also be a write block, which does not depend on the user."""
         if answer.status_code == _FORBIDDEN and any(block in answer.text for block in _BLOCKS):
             said = f"{self.called}: {self} answered {what} with {_FORBIDDEN}: {self.reason_in(answer)}"
             remedy = "free disk space in the cluster, or remove the block; a running flow retries automatically"
@@ -59,16 +59,16 @@ class OpenSearchCluster(HttpCluster):
         return super().refused(answer, what)
 
     def not_allowed(self, said: str) -> ScribenginError:
-        """The server denies access. The error is returned, not raised."""
+        """The error for denied access; it is returned, not raised."""
         return self._error(f"{self.called}: {self} {said}", self.login, self.codes.login)
 
     def reason_in(self, answer: httpx2.Response) -> str:
-        """The server's error message."""
+        """The error message in the server's answer."""
         return reason_in(answer)
 
 
 def reason_in(answer: httpx2.Response) -> str:
-    """The server's error message."""
+    """The error message in the server's answer."""
     try:
         error = answer.json()["error"]
         return str(error) if isinstance(error, str) else f"{error['type']}: {error['reason']}"

@@ -33,7 +33,7 @@ _SERVER = (
 
 
 def source_type(type_: str, name: str) -> NodeType:
-    """The declaration; both servers use the same protocol, except for opening a point in time."""
+    """The declaration of the source type. Both servers use the same requests, except for opening a point in time."""
     return NodeType(
         type=type_,
         role="source",
@@ -68,7 +68,7 @@ def source_type(type_: str, name: str) -> NodeType:
 
 
 def sink_type(type_: str, name: str) -> NodeType:
-    """The declaration; both servers use the same protocol."""
+    """The declaration of the sink type. Both servers use the same requests."""
     return NodeType(
         type=type_,
         role="sink",

@@ -1,9 +1,9 @@
-"""The driver's side of the source: which ranges of documents are read next.
+"""The driver's part of the source: determines the next ranges of documents to read.
 
-The first poll makes a plan: a point in time of each index, the greatest number in each of its shards, and the number of documents. All
-streams carry the plan, so that a restarted reader reads the same snapshot: from the same points in time while the server keeps them, else
-from new ones, which must have as many documents left. Numbers above `settled` may arrive later although they are smaller than existing
-ones: these few documents are a range of their own, identified by the digest of its contents.
+The first poll makes a plan: a point in time of each index, the greatest sequence number in each of its shards, and the number of documents.
+All streams contain the plan, so that a restarted reader reads the same snapshot: from the same points in time while the server keeps them,
+else from new ones, which must have as many documents left. Numbers above `settled` may still arrive although they are smaller than existing
+ones: these few documents are a separate range, identified by the digest of its contents.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from scribengin.connectors.opensearch.client import OpenSearchCluster
 
 _Part = tuple[int, int]
-"""(index, shard), by their positions in the plan"""
+"""(index, shard), as positions in the plan"""
 _Range = tuple[_Part, int, int, int, str | None]
-"""part, after, upto, documents, digest"""
+"""(part, after, upto, number of documents, digest)"""
 
 
 class IndexReader:
-    """One per source and Query; used by one thread."""
+    """The reader of a source and query; used by one thread."""
 
     def __init__(self, cluster: OpenSearchCluster, views: Views, options: Mapping[str, Any], names: Sequence[str]) -> None:
         self._cluster = cluster
@@ -58,8 +58,8 @@ class IndexReader:
                 self._done = place["last"]
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (what is there stays)
-        """The next ranges; [] if the whole snapshot was handed out. Raises SourceError if its rest has changed, Unreachable if the cluster
-        is unavailable."""
+        """The next ranges; empty if the whole snapshot was handed out. Raises SourceError if the remaining documents have changed,
+        Unreachable if the cluster is unavailable."""
         if self._done:
             return []
         most = min(self._max_rows, limits.max_rows or self._max_rows)
@@ -80,7 +80,7 @@ class IndexReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """The rest of the snapshot."""
+        """The number of documents of the snapshot that were not handed out yet; unknown before the first `split`."""
         if self._plan is None:
             return Backlog(rows=None)
         planned = sum(shard["rows"] + shard["tail"][1] for each in self._plan for shard in each["shards"])
@@ -91,10 +91,10 @@ class IndexReader:
         return []
 
     def hold(self, streams: Sequence[SourceStream]) -> None:
-        """See HoldingReader: the points in time that streams name stay open."""
+        """Does nothing; see HoldingReader. The points in time that streams name stay open."""
 
     def let_go(self, streams: Sequence[SourceStream]) -> None:
-        """Release the points in time on the server, once everything is read."""
+        """Close the points in time on the server, after the last stream of the snapshot was read."""
         if any(stream.place["last"] for stream in streams):
             with suppress(ScribenginError):
                 for each in self._plan or ():
@@ -110,8 +110,8 @@ class IndexReader:
                 yield from self._ranges_of((number, shard), rows)
 
     def _planned(self, name: str) -> dict[str, Any]:
-        """One index in its current state. The settled number is read before the point in time is opened, which then includes everything up
-        to it."""
+        """The plan of one index in its current state. The settled number is read before the point in time is opened, which then includes
+        everything up to it."""
         try:
             shards = self._views.shards(name)
             view = self._views.open(name)
@@ -189,7 +189,7 @@ class IndexReader:
 
 
 def changed(cluster: OpenSearchCluster, index: str, what: str) -> SourceError:
-    """Documents that were handed out, or belong to the same snapshot, do not exist any more."""
+    """The error for documents that were handed out, or belong to the same snapshot, and do not exist any more."""
     return SourceError(
         f"{cluster.called}: {index} changed since its snapshot began, and the server does not keep that point in time any more: {what}",
         remedy=f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}; a longer "

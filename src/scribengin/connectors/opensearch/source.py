@@ -1,4 +1,4 @@
-"""The source: documents of an index, as they were at one moment, shard by shard in the order of writing."""
+"""The source: reads the documents of an index as they were at one moment, shard by shard, in the order of writing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_FOUND = 404
 
 
 class IndexSource:
-    """One index, an alias, or several by a pattern; picklable."""
+    """An index, an alias, or several indexes given by a pattern, as a source; picklable."""
 
     def __init__(self, place: ConnectorContext, api: Api) -> None:
         self.schema: Schema | None = place.schema
@@ -34,7 +34,7 @@ class IndexSource:
         self._views = Views(self._cluster, api, self._options["keep_alive"])
 
     def resolve_schema(self) -> Schema:
-        """The declared columns. Raises SourceError if there are none: a mapping does not say which fields are lists."""
+        """The declared columns. Raises SourceError if none are declared: a mapping does not say which fields are lists."""
         if self.schema is None:
             raise SourceError(
                 f"{self._cluster.called} has no schema",
@@ -44,7 +44,7 @@ class IndexSource:
         return self.schema
 
     def reader(self) -> IndexReader:
-        """A fresh reader. Raises SourceError if there is no such index, Unreachable if the cluster does not answer."""
+        """A new reader. Raises SourceError if there is no such index, Unreachable if the cluster does not answer."""
         return IndexReader(self._cluster, self._views, self._options, self._names())
 
     def decoder(self) -> JsonDecoder:
@@ -69,7 +69,7 @@ class IndexSource:
             raise changed(self._cluster, self._index, f"the documents in {stream.label} differ")
 
     def _blocks(self, place: Mapping[str, Any], label: str) -> Iterator[tuple[LineBlock, list[Hit]]]:
-        """From the point in time of the plan while the server keeps it, else from a new one."""
+        """Read from the point in time of the plan while the server keeps it, else from a new one."""
         index, shard = place["part"]
         planned = place["plan"][index]
         slice_ = {"id": shard, "max": len(planned["shards"])}
@@ -81,7 +81,7 @@ class IndexSource:
             return
         except Gone:
             self._compare(planned)
-        # documents already received are the same in any point in time: their numbers do not change
+        # documents that were received already are the same in any point in time, because their numbers do not change
         view = self._views.open(planned["name"])
         try:
             for hits in self._views.pages(view, slice_, after, place["upto"], whole=True):
@@ -109,7 +109,7 @@ class IndexSource:
                 code="search-source",
             )
         data = b"\n".join(lines) + b"\n"
-        if data.count(b"\n") != len(lines):  # as it was written, on several lines
+        if data.count(b"\n") != len(lines):  # the document was written on several lines
             data = b"\n".join(line.replace(b"\n", b" ") for line in lines) + b"\n"
         return LineBlock(label, data)
 

@@ -1,6 +1,6 @@
 """An index as a keyed store: `_bulk` with external versions, of which the server keeps the highest.
 
-A document is written if its version is above the stored one; otherwise the answer is 409, and the stored document is this row or a later
+A document is written if its version is above the stored one. Otherwise the answer is 409, and the stored document is this row or a later
 one (OpenSearch's and Elasticsearch's reference, "Index API": `version_type: external`).
 """
 
@@ -38,8 +38,8 @@ _ESCAPED = r'[\x00-\x1f"\\]'
 
 
 def bulk_body(rows: KeyedRows, indexes: pa.Array | str) -> bytes:
-    """Two lines for each row: the action, which indexes it in its index, from `indexes` (STRING, one for each row) or the common one, by
-    its id with its version; and its document."""
+    """Two lines for each row: the action, with index, id and version; and the document. `indexes` is the name of the common index, or the
+    index of each row (STRING)."""
     versions = pa.array(np.arange(rows.version, rows.version + len(rows), dtype=np.int64)).cast(pa.string())
     begin = b'{"index":{"_index":"'
     named = (begin + _inside(indexes),) if isinstance(indexes, str) else (begin, _insides(indexes))
@@ -61,7 +61,7 @@ def bulk_body(rows: KeyedRows, indexes: pa.Array | str) -> bytes:
 
 
 def _insides(texts: pa.Array) -> pa.Array:
-    """Each text (BINARY) as it is written between the quotes of JSON."""
+    """Each text (BINARY) as it is written in JSON, without the quotes."""
     if pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
         return pa.array([_inside(text) for text in texts.to_pylist()], pa.binary())
     return texts.cast(pa.binary())
@@ -71,7 +71,7 @@ def _inside(text: str) -> bytes:
     return msgspec.json.encode(text)[1:-1]
 
 
-# Columns of a flow as a mapping of an index.
+# The columns of a flow as a mapping of an index.
 
 
 _TYPES = {
@@ -100,18 +100,18 @@ _WIDER = {
     "text": ("keyword", "wildcard", "match_only_text", "constant_keyword", "ip", "date", "search_as_you_type", "completion", "geo_point"),
     "object": ("nested", "flattened", "flat_object"),
 }
-"""the mappings that each column type accepts, beside the default; a value that does not fit becomes a dead letter"""
+"""default mapping of a column → other mappings that accept its values; a value that does not fit becomes a dead letter"""
 _LONG_TEXT = 8191
-"""maximum characters of a text that can be sorted and aggregated: four bytes each below Lucene's 32,766"""
+"""maximum length of a text that can be sorted and aggregated: with four bytes per character it is below Lucene's limit of 32,766 bytes"""
 
 
 def mapping_of(schema: Schema) -> dict[str, Any]:
-    """The mapping of a new index; other fields are refused."""
+    """The mapping of a new index, which refuses other fields."""
     return {"dynamic": "strict", "properties": _properties(schema.fields)}
 
 
 def unlike(schema: Schema, mapping: Mapping[str, Any]) -> list[str]:
-    """Why an existing index does not accept rows with these columns, one sentence per reason."""
+    """Why an existing index with this mapping does not accept rows with these columns, one sentence per reason."""
     held: Mapping[str, Any] = mapping.get("properties", {})
     found = []
     for field in schema.fields:
@@ -143,24 +143,25 @@ def _property(type_: Type) -> dict[str, Any]:
 
 
 _BRIEFLY = "filter_path=errors,items.*.error.type,items.*.error.reason"
-"""returns only the rows that were not accepted: a full answer to many rows costs as much as a tenth of writing them"""
+"""the query of a request whose answer contains only the rows that were not accepted: a full answer costs up to a tenth of the write
+itself"""
 _IN_FULL = "filter_path=errors,items.*._index,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
 _IN_DETAIL = 16
-"""number of requests with full answers after one in which a row was refused"""
+"""number of requests with full answers after a row was refused"""
 _CURRENT = re.compile(r"current version \[(\d+)\]")
 _SOME = 5_000
 _UNKNOWN, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _TOO_LARGE, _OVERLOADED = 401, 403, 404, 409, 413, 429
 _CONFLICTS = "version_conflict_engine_exception"
 _CLOSED = "index_closed_exception"
 _LOOK_S = 1.0
-"""seconds between two checks that the index is still the same: a request to a deleted one creates another, without our mapping"""
+"""seconds between two checks that the index is still the same: a write to a deleted index would create another one, without our mapping"""
 _TEMPLATE = "scribengin-"
-"""beginning of the names of our index templates"""
+"""prefix of the names of our index templates"""
 
 
 class IndexStore:
-    """See KeyedStore. One index, or, if its name contains a time of the row, one for each time: the row determines its own, and one record
-    names the writer of all."""
+    """A KeyedStore in an index or, if the index name contains a time of the row, in one index for each time. One record names the writer of
+    all of them."""
 
     form: Literal["json", "columns"] = "json"
     most_id_bytes = 512
@@ -177,38 +178,38 @@ class IndexStore:
         self._schema: Schema | None = None
         self._made: set[str] = set()
         self._uuid = ""
-        """the single index, since it was created or found"""
+        """the id of the single index, since it was created or found"""
         self._looked = 0.0
         self._in_detail = 0
         """number of further requests with full answers"""
         self._repeats = False
-        """the last request changed nothing: the rows may have been sent before"""
+        """True if the last request changed nothing: its rows may have been sent before"""
         self._record = f"/{quote(options['records'], safe='')}/_doc/{quote(self._index, safe='')}"
 
     def __str__(self) -> str:
         return f"index {self._index} at {self._cluster}"
 
     def read_record(self) -> WriterRecord | None:
-        """Read by id: never from an outdated refresh snapshot."""
+        """Read the record by its id, which is never stale."""
         answer = self._cluster.ask("GET", self._record, also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             return None
         found = answer.json()
-        # a field that is not indexed: its numbers would be mapped, and could be too large for that
+        # the record is stored as one text, because its numbers would be mapped as fields, and could be too large for that
         return WriterRecord(
             msgspec.json.decode(found["_source"]["record"]), f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
         )
 
     def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
-        """Conditional on the sequence number that was read."""
+        """Replace the record if it still has the sequence number that was read."""
         condition = "op_type=create" if held is None else held.tag
         document = {"record": msgspec.json.encode(body).decode()}
         answer = self._cluster.ask("PUT", f"{self._record}?{condition}&refresh=true", json=document, also=[_CONFLICT])
         return answer.status_code != _CONFLICT
 
     def make(self, schema: Schema) -> None:
-        """Create the index with a mapping of the columns; an existing one is not changed. Indexes by time are created with their first row;
-        here only their template is. Raises SinkError if it could lose acknowledged rows."""
+        """Create the index with a mapping of the columns; an existing one is not changed. For indexes by time, create only their template:
+        each is created with its first row. Raises SinkError if the index could lose acknowledged rows."""
         self._schema = schema
         if self.by_time is None:
             self._make(self._index)
@@ -216,7 +217,7 @@ class IndexStore:
             self._put_template(self.by_time, mapping_of(schema))
 
     def unlike(self, schema: Schema) -> list[str]:
-        """Why the existing index does not accept these columns."""
+        """Why the existing indexes do not accept these columns, one sentence per reason."""
         answer = self._cluster.ask("GET", f"{self._all}/_mapping", also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             return []
@@ -230,15 +231,15 @@ class IndexStore:
         return [f"{text} (of {min(names)}{f' and {len(names) - 1} more' if names[1:] else ''})" for text, names in found.items()]
 
     def is_there(self) -> bool:
-        """True for indexes by time, which may all have been deleted because of their age."""
+        """True if the index exists. Always True for indexes by time, which may all have been deleted because of their age."""
         return self.by_time is not None or self._cluster.ask("HEAD", _path(self._index), also=[_NOT_FOUND]).status_code != _NOT_FOUND
 
     def is_empty(self) -> bool:
-        """By its count, after a refresh."""
+        """True if all indexes are empty, counted after a refresh."""
         return all(map(self._has_none, self._names()))
 
     def send(self, rows: KeyedRows) -> WriteAnswer:
-        """Normally one request. If the one before changed nothing, existing versions are checked first."""
+        """Write the rows, normally in one request. If the last request changed nothing, the stored versions are compared first."""
         self._check_index()
         if self._repeats and (above := self._all_stand(rows)):
             return WriteAnswer(above=above)
@@ -254,13 +255,13 @@ class IndexStore:
                 if errors:
                     self._flush(self._names_of(rows))
                 return WriteAnswer(above=max(map(_version_there, errors), default=0))
-            # a short answer does not say which rows they are; rows accepted meanwhile are not written again
+            # the short answer does not name the refused rows: the request is repeated, which does not write accepted rows again
             self._in_detail = _IN_DETAIL
         answer = self._ask_bulk(rows, body, _IN_FULL)
         return answer if isinstance(answer, WriteAnswer) else self._judged(rows, answer)
 
     def _ask_bulk(self, rows: KeyedRows, body: bytes, asked: str) -> WriteAnswer | list[dict[str, Any]]:
-        """The items that need attention, if the request as a whole was accepted and any row was not."""
+        """Send the rows. Returns the complete result, or the items of the answer if some rows were not accepted."""
         passing = [_TOO_LARGE, _OVERLOADED]
         answer = self._cluster.ask("POST", f"/_bulk?{asked}", content=body, also=passing, gzipped=self._gzipped)
         if answer.status_code == _TOO_LARGE:
@@ -274,7 +275,7 @@ class IndexStore:
         return items
 
     def _judged(self, rows: KeyedRows, items: list[dict[str, Any]]) -> WriteAnswer:
-        """For a refused row, check whether it exists already, from an earlier attempt."""
+        """Classify the items of a full answer. A refused row counts as accepted if it is stored already, from an earlier attempt."""
         again: list[int] = []
         refused: list[tuple[int, str, str]] = []
         above, why = 0, ""
@@ -294,7 +295,7 @@ class IndexStore:
             elif error["type"] == _CLOSED:
                 raise self._error(f"is closed ({outcome['_index']})", "open it: POST /INDEX/_open", "search-index")
             elif status == _NOT_FOUND and self.by_time is not None:
-                self._made.clear()  # an old one that was deleted meanwhile
+                self._made.clear()  # an old index that was deleted meanwhile
                 again.append(index)
             elif status == _NOT_FOUND:
                 raise self._gone()
@@ -315,7 +316,8 @@ class IndexStore:
         return WriteAnswer(self._not_there(rows, refused) if refused else (), again, above=above, why=why)
 
     def _all_stand(self, rows: KeyedRows) -> int:
-        """The highest version of these documents, if none is below its row's; else 0. They are made durable first."""
+        """The highest stored version of these documents if none is below the version of its row; else 0. The documents are made durable
+        first."""
         asked: dict[str, Any]
         if self.by_time is None:
             path, asked = f"{_path(self._index)}/_mget", {"ids": list(rows.ids)}
@@ -331,18 +333,18 @@ class IndexStore:
         return max(there) if self._flush(self._names_of(rows)) else 0
 
     def _flush(self, names: Iterable[str]) -> bool:
-        """Write the contents of these indexes to the disk of each copy; returns whether that succeeded. A request does so only for its own
-        writes: earlier ones may only be in the memory of a node, if their driver was killed before it had its answer."""
+        """Write the contents of these indexes to the disks of all copies; returns whether that succeeded. A write request does so only for
+        its own rows: those of an earlier request may be only in the memory of a node, if the driver was killed before it got the answer."""
         asked = [self._cluster.ask("POST", f"{_path(name)}/_flush", also=[_FORBIDDEN, _NOT_FOUND]) for name in names]
         return all(answer.status_code == 200 and not answer.json()["_shards"]["failed"] for answer in asked)
 
     def versions(self) -> Iterator[Sequence[int]]:
-        """Of all documents, by a scroll."""
+        """The versions of all documents, read by a scroll."""
         for hits in self._hits():
             yield [hit["_version"] for hit in hits]
 
     def clear(self) -> int:
-        """Delete document by document, so that no server needs a module for it; the index is kept."""
+        """Delete document by document, which needs no extra module on the server; the index is kept."""
         deleted = 0
         while not self.is_empty():
             for hits in self._hits():
@@ -375,14 +377,14 @@ class IndexStore:
 
     @property
     def _all(self) -> str:
-        """The path of all its existing indexes, and perhaps of others."""
+        """The path of all existing indexes of the sink, and perhaps of others."""
         return _path(self._index if self.by_time is None else self.by_time.wildcard)
 
     def _is_ours(self, name: str) -> bool:
         return self.by_time is None or self.by_time.fits(name)
 
     def _names(self) -> list[str]:
-        """The existing ones, if they are by time; else the single one."""
+        """The names of the existing indexes by time, or the name of the single index."""
         if self.by_time is None:
             return [self._index]
         found = self._cluster.ask("GET", f"{self._all}/_settings/index.uuid?expand_wildcards=open,hidden").json()
@@ -394,14 +396,14 @@ class IndexStore:
         return not self._cluster.ask("GET", f"{_path(name)}/_count").json()["count"]
 
     def _names_of(self, rows: KeyedRows) -> Sequence[str]:
-        """The indexes of the rows."""
+        """The names of the indexes of the rows."""
         if self.by_time is None:
             return (self._index,)
         names: list[str] = rows.columns.column(1).unique().to_pylist()
         return names
 
     def _parts(self, rows: KeyedRows) -> pa.Array:
-        """The index of each row; each is created if needed."""
+        """The index name of each row; missing indexes are created."""
         named = rows.columns.column(1)
         for name in named.unique().to_pylist():
             if name not in self._made:
@@ -425,8 +427,8 @@ class IndexStore:
         self._uuid = "" if self.by_time is not None else settings[0]["index.uuid"]
 
     def _check_index(self) -> None:
-        """Check now and then that the single index is still the same. Raises SinkError. Indexes by time are not checked: old ones are
-        deleted as a rule."""
+        """Check, at most once a second, that the single index is still the same. Raises SinkError if not. Indexes by time are not checked,
+        because old ones are usually deleted."""
         if not self._uuid or time.monotonic() - self._looked < _LOOK_S:
             return
         answer = self._cluster.ask("GET", f"{_path(self._index)}/_settings/index.uuid?flat_settings=true", also=[_FORBIDDEN, _NOT_FOUND])
@@ -437,8 +439,8 @@ class IndexStore:
         self._looked = time.monotonic()
 
     def _put_template(self, by_time: TimeTemplate, mapping: Mapping[str, Any]) -> None:
-        """Create the template, so that such an index always gets our mapping. A server uses one of several templates: an existing one of
-        another writer is kept, and then only the indexes that we create have our mapping."""
+        """Create the template, so that new indexes always get our mapping. A server applies only one of several templates: if another
+        writer's template matches, it is kept, and only the indexes that we create have our mapping."""
         own = f"{_TEMPLATE}{by_time.title}"
         sample = by_time.wildcard.replace("*", "0")
         found = self._cluster.ask("GET", "/_index_template?filter_path=index_templates.name,index_templates.index_template.index_patterns")
@@ -471,7 +473,7 @@ class IndexStore:
 
 
 def _version_there(error: Mapping[str, Any]) -> int:
-    """The version of the document that was in conflict; 0 if the server does not report it."""
+    """The stored version of a document in conflict; 0 if the server does not report it."""
     found = _CURRENT.search(error["reason"])
     return int(found[1]) if found else 0
 
@@ -481,5 +483,5 @@ def _path(name: str) -> str:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether a name matches a server pattern, in which `*` is the only special character."""
+    """True if a name matches a pattern of the server, in which only `*` is special."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None

@@ -1,7 +1,7 @@
-"""The state of an index at one moment: a point in time on the server. Each slice of it is a shard, searched in the order of `_seq_no`.
+"""Snapshots of an index: a point in time on the server. Each of its slices is a shard, searched in the order of `_seq_no`.
 
-A shard gives each write a sequence number, which stays with the document until it is written again. So in a range of numbers documents may
-disappear later, and none can be added, once every number up to its end has been assigned and its write has reached all copies
+A shard gives each write a sequence number, which the document keeps until it is written again. So documents may later disappear from a
+range of numbers, but none can be added once every number up to its end is assigned and its write has reached all copies
 (`global_checkpoint`).
 """
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 _NOT_FOUND, _AWAY = 404, 503
 _MISSING, _NO_SHARD = "search_context_missing_exception", "no_shard_available_action_exception"
 _FIRST_HITS, _MOST_HITS = 1_000, 10_000
-"""size of a page; the default maximum of `index.max_result_window`"""
+"""first and greatest number of documents in a page; the second is the default of `index.max_result_window`"""
 _PAGE_BYTES = 4 << 20
 _BUCKETS = 1_000
 _MOST = 1 << 62
-"""no number is greater"""
+"""above every sequence number"""
 
 
 class Gone(Exception):
-    """The server does not keep that point in time any more; or, as Elasticsearch answers for a deleted index, no shard of it answers:
-    `Views.shards` reports whether the index has its shards."""
+    """The server does not keep the point in time any more. Elasticsearch also answers this way for a deleted index, as if no shard were
+    available: `Views.shards` checks whether the index has its shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The names of points in time in one of the two servers."""
+    """The names of the point-in-time requests of one of the two servers."""
 
     open: str
     delete: str
@@ -56,7 +56,7 @@ ELASTICSEARCH = Api("_pit", "/_pit", "id", "id")
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard of an index: its identity, which changes after a restore or if the index is recreated; and the number up to which all writes
+    """A shard of an index: its identity, which changes after a restore or if the index is recreated, and the number up to which all writes
     have reached all of its copies."""
 
     history: str
@@ -64,13 +64,13 @@ class Shard:
 
 
 class Hit(msgspec.Struct):
-    """A document that was found."""
+    """A document in the answer to a search."""
 
     id: str = msgspec.field(name="_id")
     number: int = msgspec.field(name="_seq_no", default=-1)
     term: int = msgspec.field(name="_primary_term", default=0)
     source: msgspec.Raw = msgspec.field(name="_source", default=msgspec.Raw())
-    """as its writer wrote it; empty if the server did not send it"""
+    """the document as it was written; empty if it was not requested"""
     sort: list[int] = msgspec.field(default_factory=list)
 
 
@@ -103,7 +103,7 @@ _DECODER = msgspec.json.Decoder(_Said)
 
 
 class DocumentDigest:
-    """A digest of documents in order: their ids, and how often each was written."""
+    """A digest of documents in their order, from the sequence number, primary term and id of each."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=16)
@@ -117,7 +117,7 @@ class DocumentDigest:
 
 
 class Views:
-    """Points in time of a cluster's indexes."""
+    """Opens and reads points in time of a cluster's indexes."""
 
     def __init__(self, cluster: OpenSearchCluster, api: Api, keep_alive_s: float) -> None:
         self._cluster = cluster
@@ -125,7 +125,7 @@ class Views:
         self._keep = f"{max(1, round(keep_alive_s))}s"
 
     def shards(self, name: str) -> list[Shard]:
-        """In order. Raises Gone if there is no such index, Unreachable if one of its shards is unavailable."""
+        """The shards of an index, in order. Raises Gone if there is no such index, Unreachable if one of its shards is unavailable."""
         wanted = "indices.*.shards.*.routing.primary,indices.*.shards.*.seq_no,indices.*.shards.*.commit.user_data.history_uuid"
         answer = self._cluster.ask("GET", f"{_path(name)}/_stats?level=shards&filter_path=_shards.failed,{wanted}", also=[_NOT_FOUND])
         found = answer.json().get("indices", {}).get(name) if answer.status_code != _NOT_FOUND else None
@@ -144,7 +144,8 @@ class Views:
         return [primaries[number] for number in range(many)]
 
     def open(self, name: str) -> str:
-        """For the current state. Raises Unreachable if a copy is unavailable; as `ask` if there is no such index."""
+        """Open a point in time of the current state, and return its id. Raises Unreachable if a copy is unavailable; as `ask` if there is
+        no such index."""
         said = self._cluster.ask("POST", f"{_path(name)}/_refresh").json()
         if said["_shards"]["failed"]:
             raise self._away(f"{said['_shards']['failed']} copies of {name} do not answer")
@@ -153,12 +154,20 @@ class Views:
         return id_
 
     def close(self, id_: str) -> None:
-        """Release it on the server, unless it has expired."""
+        """Close a point in time on the server, unless it has expired."""
         given: Any = [id_] if self._api is OPENSEARCH else id_
         self._cluster.ask("DELETE", self._api.delete, json={self._api.id_of: given}, also=[_NOT_FOUND])
 
     def pages(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, *, whole: bool) -> Iterator[list[Hit]]:
-        """The documents with a number above `after` up to `upto`, in order; `whole`: with their contents. Raises Gone."""
+        """The documents with sequence numbers from `after` (exclusive) to `upto` (inclusive), in order, in pages. Raises Gone.
+
+        Args:
+            id_: The point in time.
+            slice_: The slice: `id` is the shard, `max` the number of shards.
+            after: The number before the first one.
+            upto: The last number.
+            whole: Whether to return the contents of the documents.
+        """
         size = _FIRST_HITS
         asked = {"seq_no_primary_term": True, "_source": whole, "sort": [{"_seq_no": "asc"}], "track_total_hits": False}
         begins: dict[str, Any] = {}
@@ -174,22 +183,23 @@ class Views:
             size = max(1, min(_MOST_HITS, 2 * size, by_size))
 
     def count(self, id_: str, slice_: Mapping[str, int], after: int, upto: int) -> int:
-        """The number of such documents. Raises Gone."""
+        """The number of documents in a range of a slice; see `pages`. Raises Gone."""
         total = self._decoded(self._search(id_, slice_, after, upto, {"size": 0, "track_total_hits": True})).hits.total
         return total.value if total is not None else 0
 
     def is_empty(self, id_: str) -> bool:
-        """Whether no shard has a document. Then no other request is possible: an index without a mapping cannot be sliced. Raises Gone."""
+        """True if no shard has a document. Then other requests are impossible: an index without a mapping cannot be sliced. Raises Gone."""
         return not self.count(id_, {"id": 0, "max": 1}, -1, _MOST)
 
     def last(self, id_: str, slice_: Mapping[str, int]) -> int:
-        """The greatest number; -1 if there is no document. Raises Gone."""
+        """The greatest sequence number in a slice; -1 if it has no documents. Raises Gone."""
         asked = {"size": 1, "_source": False, "seq_no_primary_term": True, "sort": [{"_seq_no": "desc"}]}
         hits = self._decoded(self._search(id_, slice_, -1, _MOST, asked)).hits.hits
         return hits[0].number if hits else -1
 
     def cut(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, rows: int) -> Iterator[tuple[int, int, int]]:
-        """(after, upto, documents) of consecutive ranges with at most about that many documents each. Raises Gone."""
+        """Divide a range of a slice into consecutive ranges (after, upto, number of documents) with about `rows` documents or fewer. Raises
+        Gone."""
         width = -(-(upto - after) // _BUCKETS)
         histogram = {"field": "_seq_no", "interval": width, "offset": (after + 1) % width, "min_doc_count": 1}
         asked = {"size": 0, "track_total_hits": False, "aggs": {"numbers": {"histogram": histogram}}}
@@ -201,7 +211,7 @@ class Views:
                 yield begin, end, held
                 begin, held = end, 0
             if count > rows and width > 1:
-                # numbers that lie close together: most others belong to documents that were written again
+                # numbers that are close together: most of the others belong to documents that were written again
                 yield from self.cut(id_, slice_, first - 1, min(upto, first + width - 1), rows)
                 begin = end = min(upto, first + width - 1)
                 continue

@@ -1,1 +1,1 @@
-"""Places that only accept rows and cannot report their contents: the common parts of their sinks. See `sink.PlainSink`."""
+"""The common parts of sinks into places that only accept rows and cannot report their contents. See `sink.PlainSink`."""

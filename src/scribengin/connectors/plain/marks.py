@@ -1,4 +1,4 @@
-"""A sink's record of its own writes, in its folder of the state: the place itself reports nothing."""
+"""A sink's record of its own writes, in its folder of the state, because the place itself cannot report them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMAT = 1
 
 
 class BatchMark(msgspec.Struct, frozen=True):
-    """A Batch that the place has accepted. `tries`: how often writing its rows was started."""
+    """The record of a Batch that the place has accepted. `tries` is the number of times that writing its rows was started."""
 
     hash: str
     term: int
@@ -40,25 +40,25 @@ class Marks:
         self.log = NumberedLog(self._path / "written", "written")
 
     def read(self, number: int) -> BatchMark | None:
-        """The mark of that Batch, or None."""
+        """The mark of a Batch; None if it is not marked."""
         body = self.log.read(number)
         return None if body is None else msgspec.convert(body, BatchMark)
 
     def newest(self) -> tuple[int, BatchMark] | None:
-        """The last mark."""
+        """The newest Batch with its mark; None if there is none."""
         number = self.log.newest()
         mark = None if number is None else self.read(number)
         return None if number is None or mark is None else (number, mark)
 
     def put(self, number: int, mark: BatchMark) -> BatchMark:
-        """Write it durably, unless there is one; returns the existing one."""
+        """Write a mark durably, unless the Batch has one; returns the stored mark."""
         stored: BatchMark = msgspec.convert(self.log.put(number, msgspec.to_builtins(mark)), BatchMark)
         if self.log.wants_folding(number, gaps=True):
             self.log.fold(_summarize)
         return stored
 
     def begin(self, number: int) -> int:
-        """Record durably that writing the Batch starts; returns how often that was recorded, including now."""
+        """Record durably that writing a Batch starts; returns the number of times that this was recorded, including now."""
         file = self._path / "begun.json"
         data = read_or_none(file)
         body = {"number": -1, "tries": 0} if data is None else unseal(data, "begun", _FORMAT, file)
@@ -71,14 +71,14 @@ class Marks:
         return self._path / "staged" / f"{number:010d}"
 
     def drop_staged(self, before: int) -> None:
-        """Delete the staged rows of Batches with smaller numbers."""
+        """Delete the staged rows of Batches with numbers below `before`."""
         for name in names_in(self._path / "staged"):
             if name.isdigit() and int(name) < before:
                 remove_tree(self._path / "staged" / name)
 
 
 def read_claim(work: Path) -> dict[str, Any] | None:
-    """`owner` and `lineage` of the rows that were written to the place last; None if there were none."""
+    """The `owner` and `lineage` of the rows that were last written to the place; None if there are none."""
     file = work / "claim.json"
     data = read_or_none(file)
     claim: dict[str, Any] | None = None if data is None else unseal(data, "claim", _FORMAT, file)
@@ -86,7 +86,7 @@ def read_claim(work: Path) -> dict[str, Any] | None:
 
 
 def write_claim(work: Path, owner: str, lineage: str) -> None:
-    """Store them durably."""
+    """Store the owner and lineage of the rows durably."""
     replace(work / "claim.json", seal("claim", _FORMAT, {"owner": owner, "lineage": lineage}))
 
 

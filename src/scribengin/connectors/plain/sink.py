@@ -1,7 +1,7 @@
-"""A sink whose place only accepts rows: they are staged, decided, written, and then marked as written in the flow's state.
+"""A sink whose place only accepts rows. Rows are staged, decided and written; then the Batch is marked as written in the flow's state.
 
-Exactly the decided rows are written, the same at each attempt, and never before the decision. There is one gap, between the write and its
-mark: a process killed there writes the Batch again, because the place does not report that it has it.
+Exactly the decided rows are written, the same at each attempt, and never before the decision. Between the write and its mark there is one
+gap: a process that is killed there writes the Batch again, because the place does not report that it has it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class PlainSink(ABC):
-    """At least once, unless a subclass provides more. Executors get a pickled copy, from which they take streams."""
+    """The base of these sinks. They are at-least-once, unless a subclass provides more. Executors get a pickled copy, from which they
+    create streams."""
 
     exactly_once = False
     audited_in_state = True
@@ -38,16 +39,16 @@ class PlainSink(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """At a start: check the place against the options. Raises as `publish`."""
+        """Check the place against the options, at a start. Raises as `publish`."""
 
     @abstractmethod
     def give(self, decided: Decided, marks: Marks) -> int:
-        """Write the staged rows, of which there are some, unless that was done; returns how often it was started. Raises Unreachable,
-        SinkError."""
+        """Write the staged rows, of which there is at least one, except those that were written before. Returns the number of times that
+        writing was started. Raises Unreachable or SinkError."""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Record the owner of the rows, and check the place. Raises Refused if the guarantee would be broken: the place holds rows of
-        another lineage, which it could not distinguish from new ones."""
+        """Record the owner of the rows, and check the place. An exactly-once sink raises Refused if the place contains rows of another
+        lineage, which it could not distinguish from new ones, unless `adopt`."""
         self._owner = owner
         held = read_claim(self._folder)
         if held is None or (held["owner"], held["lineage"]) != (owner, lineage):
@@ -62,7 +63,8 @@ class PlainSink(ABC):
         self.check()
 
     def publish(self, decided: Decided) -> None:
-        """Write the rows and mark the Batch, unless it is marked. Raises FencedError if a later one is marked, or this one differently."""
+        """Write the rows and mark the Batch, unless it is marked. Raises FencedError if a later Batch is marked, or this one with another
+        decision."""
         batch, marks = decided.batch, self._marks(decided.batch.lineage)
         if not self._is_done(decided, marks):
             tries = self.give(decided, marks) if any(receipt.rows for receipt in decided.receipts) else 1
@@ -75,7 +77,7 @@ class PlainSink(ABC):
         marks.drop_staged(batch.number + 1)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
+        """Publish the newest decision, then delete the staged rows of decided Batches."""
         if decided is not None:
             self.publish(decided)
         self._marks(lineage).drop_staged(before)
@@ -87,7 +89,7 @@ class PlainSink(ABC):
         decided: Iterable[Decided],
         since: int | None = None,  # noqa: ARG002  a mark comes behind its decision
     ) -> Iterator[Published]:
-        """Compare the decisions with the marks: the place itself is not read. `since`: see `group.contract.MemberSink`."""
+        """Compare the decisions with the marks. The place itself is not read. `since`: see `group.contract.MemberSink`."""
         marks = self._marks(lineage)
         for each in decided:
             number = each.batch.number
@@ -100,7 +102,7 @@ class PlainSink(ABC):
                 yield Published(number, mark.rows, counted=False)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """Written rows cannot be removed. Raises Refused if any were written."""
+        """Raise Refused if any rows were written: they cannot be removed from here."""
         if self._work is not None and any((self._work / name).is_dir() for name in names_in(self._work)):
             raise Refused(
                 f'sink "{self.node}": rows written to {self} cannot be removed from here',
@@ -111,7 +113,7 @@ class PlainSink(ABC):
         return 0
 
     def upkeep(self) -> list[str]:
-        """Notices for people."""
+        """Return the notices for people, and forget them."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -126,7 +128,7 @@ class PlainSink(ABC):
         return Marks(self._folder, lineage)
 
     def _is_done(self, decided: Decided, marks: Marks) -> bool:
-        """True if exactly this Batch is marked."""
+        """True if exactly this Batch is marked. Raises FencedError if a later one is marked, or this one with another decision."""
         batch = decided.batch
         newest = marks.newest()
         if newest is None or newest[0] < batch.number:

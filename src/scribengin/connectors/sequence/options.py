@@ -13,12 +13,12 @@ _LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC) - _EPOC
 
 
 def start_us(text: str) -> int:
-    """A time in microseconds since 1970. Raises ValueError."""
+    """The time in `text`, in microseconds since 1970. Raises ValueError."""
     return (parse_time(text) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def start_fault(text: str) -> tuple[str, str] | None:
-    """What is wrong with `start`, and what to write; None if it is valid."""
+    """What is wrong with `start`, and what to write instead; None if it is valid."""
     try:
         start_us(text)
     except ValueError:
@@ -27,7 +27,7 @@ def start_fault(text: str) -> tuple[str, str] | None:
 
 
 def rows_fault(options: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """(option, what is wrong, remedy) if `ts` of the last row is after the greatest TIMESTAMP."""
+    """(option, what is wrong, remedy) if `ts` of the last row is after the greatest TIMESTAMP; None otherwise."""
     rows: int | None = options["rows"]
     if not rows or start_us(options["start"]) + (rows - 1) * round(options["step"] * 1e6) <= _LAST_US:
         return None

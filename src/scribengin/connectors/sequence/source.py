@@ -1,4 +1,4 @@
-"""Generated rows: the same id always has the same row, however often it is read."""
+"""Generated rows: the row of an id is always the same, however often it is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _BLOCK_ROWS = 65_536
 
 
 class SequenceSource:
-    """`id` from 0, and `ts`: `start` plus id times `step`. Raises SourceError for contradictory options."""
+    """A `type: sequence` source: `id` from 0, and `ts`, which is `start` plus id times `step`. Raises SourceError for contradictory
+    options."""
 
     def __init__(self, place: ConnectorContext) -> None:
         self.schema: Schema | None = SCHEMA
@@ -41,21 +42,21 @@ class SequenceSource:
         self._step_us = round(options["step"] * 1e6)
 
     def resolve_schema(self) -> Schema:
-        """`id BIGINT NOT NULL, ts TIMESTAMP NOT NULL`."""
+        """The fixed columns: `id BIGINT NOT NULL, ts TIMESTAMP NOT NULL`."""
         return SCHEMA
 
     def reader(self) -> SequenceReader:
-        """A fresh reader that has handed out nothing."""
+        """A new reader that has handed out nothing."""
         return SequenceReader(self._node, rows=self._rows, rate=self._rate, max_rows=self._max_rows, splits=self._splits)
 
     def decoder(self) -> Decoder:
-        """The rows need no decoding."""
+        """A decoder that passes the rows on unchanged."""
         from scribengin.formats.table_blocks import ArrowDecoder
 
         return ArrowDecoder(SCHEMA)
 
     def read(self, stream: SourceStream) -> Iterator[ArrowBlock]:
-        """The rows from `start` to `end` (exclusive) of the stream's place."""
+        """The rows with ids from `start` to `end` (exclusive) of the stream's place."""
         import numpy as np
         import pyarrow as pa
 
@@ -79,7 +80,7 @@ class SequenceReader:
         self._next = 0
         self._began: tuple[float, int] | None = None
         self._over = False
-        """it has no end of its own, and was asked to finish"""
+        """True after an endless sequence was asked to finish"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Continue after the last row that was handed out."""
@@ -87,7 +88,7 @@ class SequenceReader:
             self._next = max([self._next, *(stream.place["end"] for stream in streams)])
 
     def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
-        """The next rows, split into `splits` streams of similar size. With `final` an endless sequence ends at its current position."""
+        """The next rows, divided into `splits` streams of similar size. With `final`, an endless sequence ends at its current position."""
         self._over = self._over or (final and self._rows is None)
         if self._over:
             return []
@@ -101,7 +102,7 @@ class SequenceReader:
         return [SourceStream(f"{self._node}[{low}:{high}]", {"start": low, "end": high}, rows=high - low) for low, high in pairwise(bounds)]
 
     def backlog(self) -> Backlog:
-        """The rows that are due, or all remaining ones if there is an end and no rate."""
+        """The number of rows that are due; without a rate, all remaining rows, if the sequence has an end."""
         if self._over:
             return Backlog(rows=0)
         rows = max(0, self._due(final=False) - self._next) if self._rate or self._rows is not None else None

@@ -1,4 +1,4 @@
-"""Any batch writer that Spark knows, as a sink."""
+"""Any batch writer of Spark as a sink."""
 
 from scribengin.connectors.contract import ConnectorContext, SinkConnector
 from scribengin.connectors.spark.options import SINK
@@ -7,7 +7,7 @@ __all__ = ["SINK", "make_sink"]
 
 
 def make_sink(place: ConnectorContext) -> SinkConnector:
-    """The configured sink."""
+    """Create the sink from its options."""
     from scribengin.connectors.spark.sink import SparkWriterSink
 
     return SparkWriterSink(place)

@@ -1,4 +1,4 @@
-"""Checks of Spark's own writers."""
+"""Checks of `type: spark` sinks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
 
 _IN_FOLDERS = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
-"""writers of Spark's own that write files"""
+"""Spark's own writers of files"""
 _READS_ONLY = ("binaryfile", "rate", "rate-micro-batch", "socket")
 _KEEPS_NOTHING = {"console": "use type: console", "memory": "use type: files", "noop": "take the sink out; this writer discards all rows"}
 
 
 def spark_writers_can_write(sink: CheckedNode) -> Iterator[Problem]:
-    """A writer of files has one path; a format that Spark cannot write or does not store is an error; an option has one value."""
+    """A writer of files needs one path; a format that Spark cannot write, or does not store, is an error; an option must have one value."""
     for place, what, remedy in _spark_faults(sink.options):
         yield sink.problem_at_key("writer-options", sink.path(*place), f"{sink.called} {what}", remedy)
 
 
 def _spark_faults(options: Mapping[str, Any]) -> Iterator[tuple[Keys, str, str]]:
-    """(where below the sink, what is wrong, remedy)"""
+    """The faults of the options as (key below the sink, what is wrong, remedy)."""
     given, transaction = options.get("options") or {}, options.get("transaction") or {}
     format_ = str(options.get("format", "")).lower()
     if format_ in _IN_FOLDERS and not options.get("path") and "path" not in given:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Bad
 
 
-# Spark in the driver, for the sink: the session that runs the flow, whether it has a writer, and its errors as Scribengin errors.
+# Access to Spark in the driver: the session that runs the flow, a check for a writer, and Spark's errors as Scribengin errors.
 
 
 _PASSES = (
@@ -46,14 +46,14 @@ _PASSES = (
     "ConcurrentModificationException",
     "CommitFailedException",
 )
-"""errors that a retry may solve: an unavailable or full system (HDFS: no DataNode accepts a block), a conflicting commit"""
+"""errors that a retry may solve: a system that is unavailable or full (HDFS: no DataNode accepts a block), a conflicting commit"""
 _MOST = 500
 _CALL = "An error occurred while calling "
-"""beginning of a Java exception in Python; the exception itself is in the next line, after a colon"""
+"""beginning of a Java exception in Python; the exception itself follows in the next line, after a colon"""
 
 
 def session(sink: str) -> SparkSession:
-    """The running session. Raises Refused if there is none: among commands only a run has one."""
+    """The running session. Raises Refused if there is none: only the command `run` has one."""
     found = _running()
     if found is None:
         raise Refused(
@@ -66,7 +66,7 @@ def session(sink: str) -> SparkSession:
 
 
 def check_format(sink: str, format: str) -> None:
-    """Ask the running Spark for a writer of that name. Raises SinkError."""
+    """Check that the running Spark has a writer of that name. Raises SinkError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -87,7 +87,14 @@ def check_format(sink: str, format: str) -> None:
 
 
 def fault(error: Exception, sink: str, what: str, secrets: Iterable[str]) -> ScribenginError:
-    """Spark's message about a failed write, as a Scribengin error without secrets. `what` begins the sentence."""
+    """Convert an error of a failed write to a Scribengin error without secrets.
+
+    Args:
+        error: Spark's error.
+        sink: The id of the sink.
+        what: The beginning of the sentence.
+        secrets: Texts that must not appear in the message.
+    """
     text = str(error)
     for secret in secrets:
         text = text.replace(secret, "***") if secret else text
@@ -114,7 +121,7 @@ def _running() -> SparkSession | None:
 
 
 def _sentence(text: str) -> str:
-    """The innermost cause, else the first line: a writer's own error is below those of its job."""
+    """The innermost cause, else the first line: the writer's own error is below the errors of its Spark job."""
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     lines = lines[1:] if len(lines) > 1 and lines[0].startswith(_CALL) else lines
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
@@ -129,7 +136,7 @@ def _is_python_error(line: str) -> bool:
 
 
 class SparkWriterSink(PlainSink):
-    """One `type: spark` sink."""
+    """A `type: spark` sink."""
 
     def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
@@ -147,20 +154,20 @@ class SparkWriterSink(PlainSink):
 
     @property
     def redacted(self) -> Sequence[str]:
-        """Options whose values Spark must not show; see `abilities.redacts`."""
+        """The options whose values Spark must not show; see `abilities.redacts`."""
         return [name for name, value in self._given.items() if isinstance(value, Secret)]
 
     def check(self) -> None:
-        """Whether Spark has such a writer. Unknown without a session."""
+        """Check that Spark has the writer; without a session nothing is checked."""
         check_format(self.node, self._format)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ParquetRows:
-        """A stream for one task output."""
+        """A stream that stages one task output."""
         folder = self._marks(batch.lineage).folder(batch.number)
         return ParquetRows(StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder), schema)
 
     def give(self, decided: Decided, marks: Marks) -> int:
-        """One write by Spark; and a notice if it is not the first attempt."""
+        """Write the Batch with one Spark write; adds a notice if it is not the first attempt."""
         batch = decided.batch
         tries = marks.begin(batch.number)
         if tries > 1 and not self.exactly_once:
@@ -177,7 +184,7 @@ class SparkWriterSink(PlainSink):
         options = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self._given.items()}
         if self._transaction is not None:
             batch = decided.batch
-            # numbers start from the beginning in each lineage, and the writer would skip Batches that it considers old
+            # Batch numbers start from 0 in each lineage, and the writer would skip Batches that it considers old
             options[self._transaction["app"]] = f"scribengin {self._owner} {self._flow} {self.node} {batch.lineage}"
             options[self._transaction["version"]] = str(batch.number)
         spark = session(self.node)
@@ -195,7 +202,7 @@ class SparkWriterSink(PlainSink):
 
 
 class ParquetRows:
-    """Rows of one task output, staged as Parquet. A segment also contains its `columns`."""
+    """The rows of one task output, staged as Parquet. A segment also contains its `columns`."""
 
     wants_ids = False
     json_needs = None
@@ -210,7 +217,7 @@ class ParquetRows:
         return self._rows.write(batch, ids)
 
     def close(self) -> Receipt:
-        """Make the files durable."""
+        """Make the files durable, and return the write receipt."""
         receipt = self._rows.close()
         segments = tuple({**segment, "columns": self._columns} for segment in receipt.segments)
         return Receipt(receipt.sink, receipt.unit, receipt.rows, receipt.bytes, segments)

@@ -1,4 +1,4 @@
-"""Checks of `type: summary`: that its question can be kept current, over columns that are there."""
+"""Checks of `type: summary`: its query can be updated incrementally, and uses existing columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NESTED = frozenset({"ARRAY", "MAP", "STRUCT"})
 
 
 def summaries_can_be_kept(sink: CheckedNode) -> Iterator[Problem]:
-    """The aggregates can be merged from parts; each column exists and has a type that the aggregate supports."""
+    """The aggregates must be mergeable from partial results; each column must exist with a type that the aggregate supports."""
     sql, python = sink.options.get("sql"), sink.options.get("python")
     if (sql is None) == (python is None):
         has = "neither `sql` nor `python`" if sql is None else "`sql` and `python`"
@@ -53,7 +53,7 @@ def summaries_can_be_kept(sink: CheckedNode) -> Iterator[Problem]:
 
 
 def _class(sink: CheckedNode, reference: str) -> Iterator[Problem]:
-    """Uses the module's syntax tree; nothing is imported."""
+    """Check that the class exists, in the syntax tree of its module: nothing is imported."""
     module, _, name = reference.partition(":")
     path = sink.path("python")
     file = sink.module_file(module) if module and name else None

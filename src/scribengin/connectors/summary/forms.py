@@ -1,4 +1,4 @@
-"""The two forms of a summary: their partial results, and how these are read again."""
+"""The two forms of a summary, SQL and Python: their partial results, and how these are read from JSON."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class SummaryPart(Protocol):
-    """The partial result for the rows of a task, of a Batch, or of all."""
+    """A partial result: that of the rows of a task, of a Batch, or of all rows."""
 
     rows: int
 
     @property
     def left_out(self) -> bool:
-        """Whether there were more groups than are kept."""
+        """True if there were more groups than are kept."""
 
     @property
     def rows_left_out(self) -> int:
-        """Rows of groups that are not kept."""
+        """The number of rows in groups that are not kept."""
 
     @property
     def size(self) -> int:
@@ -38,7 +38,7 @@ class SummaryPart(Protocol):
         """Add rows; returns those that cannot be added, by their index."""
 
     def goes_with(self, part: Mapping[str, Any]) -> bool:
-        """Whether a partial result that `as_json` wrote, of the same form, can be merged with this one."""
+        """True if another partial result of the same form, as `as_json` returned it, can be merged with this one."""
 
     def merge(self, other: Any) -> None:
         """Merge another partial result of the same form."""
@@ -47,15 +47,15 @@ class SummaryPart(Protocol):
         """The table."""
 
     def outputs(self, rows: list[dict[str, Any]]) -> list[str]:
-        """The columns of that table."""
+        """The column names of the table `rows`."""
 
     def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:
-        """`form`, `rows` and the form's own data; for a form without the bound `keep`, at most `most_bytes`."""
+        """The partial result as JSON: `form`, `rows` and data of the form. If the form has no bound `keep`, at most `most_bytes` bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryForm:
-    """The definition of a summary. Partial results of another `form` belong to another definition."""
+    """The definition of a summary. Partial results with another `form` belong to another definition."""
 
     form: str
     keep: int
@@ -64,7 +64,7 @@ class SummaryForm:
 
 
 def asked_of(options: Mapping[str, Any], load: Load) -> SummaryForm:
-    """From a sink's options; `load` returns the object that `module:name` refers to."""
+    """The definition in a sink's options. `load` returns the object that `module:name` refers to."""
     keep = int(options.get("keep") or 1000)
     if options.get("sql"):
         from scribengin.connectors.summary.table import SummaryTable

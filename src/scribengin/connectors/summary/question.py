@@ -16,7 +16,7 @@ _BEFORE = "compute it in a `select` step before, and name the column here"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`name` is the output's; `column` None for `count(*)`."""
+    """An aggregate. `name` is its output column; `column` is None for `count(*)`."""
 
     name: str
     kind: Kind
@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class OutputOrder:
-    """An ordering by an output column."""
+    """A column of the ORDER BY."""
 
     name: str
     descending: bool
@@ -33,7 +33,7 @@ class OutputOrder:
 
 @dataclass(frozen=True, slots=True)
 class SummaryQuestion:
-    """`outputs` are all names in the SELECT's order; `keys` are (output, column) of the grouping columns."""
+    """A parsed query. `outputs` are all output columns in the order of the SELECT; `keys` are (output, column) of the grouping columns."""
 
     outputs: tuple[str, ...]
     keys: tuple[tuple[str, str], ...]
@@ -43,14 +43,14 @@ class SummaryQuestion:
 
     @property
     def form(self) -> str:
-        """Partial results of equal form can be combined."""
+        """A text that identifies the groups and aggregates: partial results with the same form can be merged."""
         keys = ",".join(column for _, column in self.keys)
         return f"{keys}|{','.join(f'{each.kind}({each.column or chr(42)})' for each in self.figures)}"
 
     @property
     def ranked_by(self) -> tuple[tuple[int, bool], ...]:
-        """The order that decides which groups are kept if there are too many: by these keys (their position, whether descending), () for a
-        hash of them."""
+        """The order that decides which groups are kept if there are too many: (position of the key, whether descending) of each sort key;
+        empty for the order of a hash of all keys."""
         places = {name: place for place, (name, _) in enumerate(self.keys)}
         if any(each.name not in places for each in self.order):
             return ()
@@ -58,7 +58,7 @@ class SummaryQuestion:
 
 
 class QuestionError(ValueError):
-    """The SQL cannot be updated incrementally, or is not valid; with the remedy."""
+    """The SQL is not valid, or cannot be updated incrementally. It also contains the remedy."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class QuestionError(ValueError):
 
 
 def read_question(sql: str) -> SummaryQuestion:
-    """The definition from a SELECT. Raises QuestionError.
+    """Parse the SELECT of a summary. Raises QuestionError.
 
     >>> read_question("SELECT user, count(*) AS n FROM rows GROUP BY user").form
     'user|count(*)'
@@ -132,7 +132,7 @@ def _check_clauses(tree: object) -> None:
 
 
 def _check_rest(tree: object) -> None:
-    """Refuse any clause that is not handled: an unknown one must not be ignored."""
+    """Raise QuestionError for any clause that is not handled: an unknown one must not be ignored."""
     from sqlglot import exp
 
     assert isinstance(tree, exp.Select)

@@ -1,7 +1,7 @@
-"""The Python form of a summary: a user class adds up records, and its instances merge.
+"""The Python form of a summary: a user class adds up records, and its instances can be merged.
 
-The instance's attributes, of built-in Python types only, are sent between tasks and the driver: so a state can be read whatever happened to
-the class's module, and reading it runs no user code.
+Only the attributes of the instance, of built-in Python types, are sent between tasks and the driver. So a state can be read even if the
+module of the class has changed, and reading it runs no user code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN = {
 
 
 class Reduced:
-    """A partial result: the data that an instance has added up."""
+    """A partial result: the attributes of an instance of the user class."""
 
     left_out = False
     rows_left_out = 0
@@ -45,7 +45,7 @@ class Reduced:
         self._instance = self._opened()
 
     def add(self, batch: pa.RecordBatch) -> list[Bad]:
-        """Pass each row to the instance; rows for which it raises are returned."""
+        """Pass each row to the instance; returns the rows for which it raises."""
         given = batch.num_rows
         batch, kept, bad = without_far(batch, batch.schema.names)
         for index, row in zip(kept, batch_to_rows(batch), strict=True):
@@ -57,7 +57,7 @@ class Reduced:
         return bad
 
     def goes_with(self, part: Mapping[str, Any]) -> bool:  # noqa: ARG002 (the form's)
-        """Always True: nothing was left out, and the class defines its attributes."""
+        """Always True: no group is ever left out, and the class defines its attributes."""
         return True
 
     def merge(self, other: Reduced) -> None:
@@ -69,7 +69,7 @@ class Reduced:
             raise self._fault("merge", error) from error
 
     def result(self) -> list[dict[str, Any]]:
-        """The rows of the instance's result, at most `keep`; one mapping is one row. Raises StepError."""
+        """The rows of the instance's result, at most `keep`; a single mapping is one row. Raises StepError."""
         try:
             found = self._instance.result()
             rows = [dict(found)] if hasattr(found, "keys") else [dict(row) for row in found]
@@ -79,15 +79,16 @@ class Reduced:
         return rows[: self._keep]
 
     def outputs(self, rows: list[dict[str, Any]]) -> list[str]:
-        """The names of all columns, in the order in which rows contain them."""
+        """The names of all columns, in the order of their first occurrence."""
         return list(dict.fromkeys(name for row in rows for name in row))
 
     def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:
-        """For a write receipt, and for a snapshot. Raises StepError for attributes of other types, or larger than `most_bytes`."""
+        """The partial result for a write receipt or a snapshot. Raises StepError for attributes of other types, or if they are larger than
+        `most_bytes`."""
         try:
             data = pickle.dumps(vars(self._instance), protocol=5)
             _Plain(io.BytesIO(data)).load()
-        except Exception as error:  # pickle raises any error, and so do the attributes' own methods
+        except Exception as error:  # pickle raises any error, and so do the methods of the attributes
             raise StepError(
                 f"{self._reference}: its attributes cannot be stored: {error}",
                 remedy="store only numbers, texts, dates, lists, dicts, sets and Counters in them",
@@ -101,7 +102,14 @@ class Reduced:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], reference: str, make: Callable[[], Any], keep: int) -> Reduced:
-        """The partial result from the form that `as_json` wrote. Raises StepError for attributes that the current class does not accept."""
+        """The partial result from the JSON that `as_json` returned. Raises StepError for attributes that the current class does not accept.
+
+        Args:
+            data: The JSON object.
+            reference: The class, as `module:name`.
+            make: Creates an instance.
+            keep: The maximum number of rows of the result.
+        """
         part = Reduced(reference, make, keep, data["rows"])
         try:
             vars(part._instance).update(_Plain(io.BytesIO(base64.b64decode(data["state"]))).load())
@@ -123,12 +131,12 @@ class Reduced:
 
 
 def form_of(reference: str) -> str:
-    """Partial results of equal form can be merged."""
+    """The form of a class: partial results with the same form can be merged."""
     return f"python {reference}"
 
 
 class _Plain(pickle.Unpickler):
-    """Creates built-in Python types, and calls nothing else."""
+    """An unpickler that creates built-in Python types only, and calls nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name in _PLAIN.get(module, ()):

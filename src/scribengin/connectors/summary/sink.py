@@ -1,7 +1,8 @@
-"""The summary as a sink: the partial result of each task output is sent in its write receipt, and so is stored in the Batch's decision.
+"""The summary as a sink: the partial result of each task output is part of its write receipt, and so is stored in the decision of the
+Batch.
 
-Nothing is published: the table combines the decided Batches, each once. A Batch that is run again, or whose driver is killed at any point,
-is still decided once.
+Nothing is published: the table combines the partial results of the decided Batches, each once. A Batch that is run again, or whose driver
+is killed at any point, is still decided once.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Bad
 
 PART_BYTES = 256 * 1024
-"""maximum size of a class's partial result, which is stored with its Batch. All of them together may be larger."""
+"""maximum size of the partial result of one task output in the Python form, in bytes; it is stored with its Batch"""
 
 
 class SummarySink:
-    """One `type: summary` sink."""
+    """A `type: summary` sink."""
 
     exactly_once = True
 
@@ -39,7 +40,7 @@ class SummarySink:
         self._options = dict(place.options)
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Does nothing: the table is in the flow's own state."""
+        """Does nothing: the table is part of the flow's own state."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SummaryStream:  # noqa: ARG002 (the contract's)
         """A stream that adds up the rows of a task output."""
@@ -47,13 +48,13 @@ class SummarySink:
         return SummaryStream(self.node, unit, asked_of(self._options, self.load).empty())
 
     def publish(self, decided: Decided) -> None:
-        """Does nothing: the decision contains everything."""
+        """Does nothing: the decision contains the partial results."""
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Like `publish`."""
+        """Does nothing; see `publish`."""
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
-        """Whether the partial results contain as many rows as were written."""
+        """Check that the partial results contain as many rows as the write receipts report."""
         for each in decided:
             rows = sum(_rows_stored(receipt) for receipt in each.receipts)
             written = sum(receipt.rows for receipt in each.receipts)
@@ -65,7 +66,7 @@ class SummarySink:
             yield Published(each.batch.number, rows, wrong)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:  # noqa: ARG002 (the contract's)
-        """See `CountingSink`. Always empty: the table is in the flow's own state."""
+        """See `CountingSink`. Always empty: the table is part of the flow's own state."""
         return []
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
@@ -74,13 +75,13 @@ class SummarySink:
 
 
 def _rows_stored(receipt: Receipt) -> int:
-    """The number of rows in its partial results; if the sink had another type then, there is nothing to check."""
+    """The number of rows in the partial results of a write receipt; if the sink had another type then, the number that it reports."""
     parts = [segment["part"]["rows"] for segment in receipt.segments if "part" in segment]
     return sum(parts) if parts else receipt.rows
 
 
 class SummaryStream:
-    """The partial result of a task output."""
+    """Computes the partial result of a task output."""
 
     wants_ids = False
 
@@ -94,7 +95,7 @@ class SummaryStream:
         return self._table.add(batch)
 
     def close(self) -> Receipt:
-        """The partial result, in the write receipt."""
+        """Return the partial result in the write receipt."""
         segments: tuple[dict[str, Any], ...] = ({"part": self._table.as_json(PART_BYTES)},) if self._table.rows else ()
         return Receipt(self._sink, self._unit, self._table.rows, len(msgspec.json.encode(segments)) if segments else 0, segments)
 

@@ -1,8 +1,8 @@
-"""Partial results of a summary, and how they are combined.
+"""Partial results of a summary in SQL, and how they are merged.
 
-If there are more groups than are kept, those with the first keys are kept: by the ORDER BY, if it contains only keys, else by a hash. That
-order does not depend on when rows were seen. So a group that is kept at the end was kept in every partial result that had it, and its
-figures are complete; a group that was once left out is never among the kept ones again.
+If there are more groups than are kept, those with the first keys are kept: in the order of the ORDER BY if it contains only keys, else in
+the order of a hash. This order does not depend on when rows were seen. So a group that is kept at the end was kept in every partial result
+that contained it, and its aggregates are complete; a group that was once left out is never kept later.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from scribengin.connectors.summary.question import Figure, OutputOrder, SummaryQuestion
 
 
-# Values of columns as JSON and back, exactly: a value without a JSON form is `{"$": kind, "v": text}`.
+# Values of columns as JSON and back, without loss: a value without a JSON form is `{"$": kind, "v": text}`.
 
 
 _WIDE = 2**63
 
 
 def as_cell(value: Any) -> Any:
-    """One value as JSON."""
+    """Convert a value to JSON."""
     match value:
         case None | bool() | str():
             return value
@@ -57,7 +57,7 @@ def as_cell(value: Any) -> Any:
 
 
 def of_cell(cell: Any) -> Any:
-    """The value from the form that `as_cell` wrote."""
+    """Convert a value from the form that `as_cell` returned."""
     if not isinstance(cell, dict):
         return cell
     text: str = cell["v"]
@@ -78,7 +78,7 @@ def of_cell(cell: Any) -> Any:
 def shown(value: Any) -> Any:
     """A value for people and for JSON output. Raises TypeError for a value that cannot be shown."""
     match value:
-        case dt.datetime():  # one without a time zone is shown unchanged: its zone is unknown
+        case dt.datetime():  # a time without a zone is shown unchanged, because its zone is unknown
             return (value if value.tzinfo is None else value.astimezone(dt.UTC)).isoformat().replace("+00:00", "Z")
         case dt.date() | dt.time() | dt.timedelta() | Decimal() | Fraction():
             return str(value)
@@ -101,7 +101,7 @@ def shown(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be shown")
 
 
-# Timestamps and dates that Arrow supports and Python does not: before the year 1, after 9999.
+# Timestamps and dates that Arrow supports and Python does not: before the year 1 and after 9999.
 
 
 _DAYS = -719_162, 2_932_896
@@ -109,7 +109,7 @@ _DAY_US = 86_400_000_000
 
 
 def without_far(batch: pa.RecordBatch, columns: Collection[str]) -> tuple[pa.RecordBatch, list[int], list[Bad]]:
-    """The rows whose times in `columns` Python supports, the index of each of them, and the others."""
+    """The rows whose times in `columns` Python supports, the index of each of them, and the errors of the other rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -144,8 +144,8 @@ _CELLS = msgspec.json.Encoder(order="deterministic")
 
 @dataclass(slots=True)
 class GroupOfRows:
-    """`states` are in the order of the figures: a count, a sum, a minimum, a maximum, (sum, count) of an average; None if there was no
-    value."""
+    """A group. `states` are in the order of the aggregates: a count, a sum, a minimum, a maximum, or (sum, count) of an average; None if
+    there was no value."""
 
     key: tuple[Any, ...]
     rows: int
@@ -154,8 +154,8 @@ class GroupOfRows:
 
 @dataclass(slots=True)
 class SummaryTable:
-    """The groups of some rows. `rows` also counts those of groups that were left out. `kinds` are the types of the columns' values, ()
-    before the first row: values of other types can be neither compared nor added up with them."""
+    """The groups of some rows. `rows` also counts the rows of groups that were left out. `kinds` are the types of the columns' values,
+    empty before the first row: values of other types cannot be compared with them or added to them."""
 
     question: SummaryQuestion
     keep: int
@@ -165,7 +165,7 @@ class SummaryTable:
     kinds: tuple[str, ...] = ()
 
     def add(self, batch: pa.RecordBatch) -> Sequence[Bad]:
-        """Add rows; rows with a time that no table can show are returned."""
+        """Add rows; returns the rows with a time that cannot be shown."""
         batch, _, bad = without_far(batch, _stored_columns(self.question))
         if not batch.num_rows:
             return bad
@@ -178,7 +178,7 @@ class SummaryTable:
         return bad
 
     def merge(self, other: SummaryTable) -> None:
-        """Merge another partial result, one that it `goes_with`."""
+        """Merge another partial result, which must pass `goes_with`."""
         self.rows += other.rows
         self.left_out = self.left_out or other.left_out
         self.kinds = self.kinds or other.kinds
@@ -187,15 +187,15 @@ class SummaryTable:
         self.trim()
 
     def goes_with(self, part: Mapping[str, Any]) -> bool:
-        """Whether a partial result that `as_json` wrote, of the same form, can be combined with this one. If groups were left out of it,
-        then in the same order, and with at least as many kept: otherwise a kept group would not be complete."""
+        """True if another partial result of the same form, as `as_json` returned it, can be merged with this one. If groups were left out
+        of it, it must use the same order and keep at least as many groups: otherwise a kept group would be incomplete."""
         if self.kinds and part["kinds"] and list(self.kinds) != part["kinds"]:
             return False
         by = [list(each) for each in self.question.ranked_by]
         return not part["left_out"] or (part["keep"] >= self.keep and part["by"] == by)
 
     def trim(self) -> None:
-        """Drop groups beyond `keep`."""
+        """Drop the groups beyond `keep`."""
         if len(self.groups) <= self.keep:
             return
         self.left_out = True
@@ -204,7 +204,7 @@ class SummaryTable:
 
     @property
     def rows_left_out(self) -> int:
-        """Rows of groups that are not kept."""
+        """The number of rows in groups that are not kept."""
         return self.rows - sum(group.rows for group in self.groups.values())
 
     @property
@@ -213,7 +213,7 @@ class SummaryTable:
         return len(self.groups)
 
     def result(self) -> list[dict[str, Any]]:
-        """One row per group, in the order of the SQL, else by the keys."""
+        """One row per group, in the order of the SQL, else in the order of the keys."""
         rows = []
         for group in self.groups.values():
             named = {name: value for (name, _), value in zip(self.question.keys, group.key, strict=True)}
@@ -226,11 +226,11 @@ class SummaryTable:
         return rows if self.question.limit is None else rows[: self.question.limit]
 
     def outputs(self, rows: list[dict[str, Any]]) -> list[str]:  # noqa: ARG002 (the form's)
-        """In the order of the SELECT."""
+        """The columns in the order of the SELECT."""
         return list(self.question.outputs)
 
     def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:  # noqa: ARG002 (the form's)
-        """For a write receipt, and for a snapshot."""
+        """The partial result for a write receipt or a snapshot."""
         self.trim()
 
         def part(group: GroupOfRows) -> list[Any]:
@@ -242,7 +242,7 @@ class SummaryTable:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], question: SummaryQuestion, keep: int) -> SummaryTable:
-        """The partial result from the form that `as_json` wrote, of the same form."""
+        """The partial result from the JSON that `as_json` returned; it must have the same form."""
         table = SummaryTable(question, keep, data["rows"], left_out=data["left_out"], kinds=tuple(data["kinds"]))
         for key, rows, states in data["groups"]:
             group = GroupOfRows(tuple(map(of_cell, key)), rows, [_state_in(state) for state in states])
@@ -265,7 +265,7 @@ def _identity(key: tuple[Any, ...]) -> bytes:
 
 
 def _ranked(question: SummaryQuestion, groups: Mapping[bytes, GroupOfRows]) -> list[bytes]:
-    """A sort key that does not depend on the rows seen so far."""
+    """The keys of the groups, sorted in an order that does not depend on the rows seen so far."""
     ranked = sorted(groups, key=lambda identity: blake2b(identity, digest_size=16).digest())
     for index, descending in reversed(question.ranked_by):
         ranked.sort(key=lambda identity, index=index: _sortable(groups[identity].key[index]), reverse=descending)  # type: ignore[misc]
@@ -279,7 +279,7 @@ def _sorted(rows: list[dict[str, Any]], order: Sequence[OutputOrder]) -> list[di
 
 
 def _sortable(value: Any) -> tuple[int, Any]:
-    """Null first, NaN last, as in Spark."""
+    """A sort key: null first and NaN last, as in Spark."""
     if value is None:
         return 0, 0
     return (2, 0) if value != value else (1, value)  # noqa: PLR0124 (NaN)
@@ -301,7 +301,7 @@ def _joined(figure: Figure, one: Any, other: Any) -> Any:
 
 
 def _added(one: Any, other: Any) -> Any:
-    """With all digits: Python rounds decimals to 28."""
+    """The sum with all digits: Python rounds decimals to 28."""
     return _EXACT.add(one, other) if isinstance(one, Decimal) else one + other
 
 
@@ -320,7 +320,7 @@ def _state_in(state: Any) -> Any:
 
 
 def _stored_columns(question: SummaryQuestion) -> list[str]:
-    """The key columns, and those whose values a figure stores."""
+    """The key columns, and the columns whose values an aggregate stores."""
     figures = [figure.column for figure in question.figures if figure.column is not None and figure.kind != "count"]
     return [column for _, column in question.keys] + figures
 
@@ -333,7 +333,7 @@ def _kinds(question: SummaryQuestion, batch: pa.RecordBatch) -> tuple[str, ...]:
         if pa.types.is_integer(type_) or pa.types.is_floating(type_):
             return "int" if pa.types.is_integer(type_) else "float"
         if pa.types.is_decimal(type_):
-            return f"decimal {type_.scale}"  # 1.5 and 1.50 are one value, and two texts in a key
+            return f"decimal {type_.scale}"  # 1.5 and 1.50 are the same value, but different texts in a key
         return "time" if pa.types.is_timestamp(type_) else str(type_).removeprefix("large_")
 
     found = [kind(batch.schema.field(column).type) for column in _stored_columns(question)]
@@ -341,7 +341,7 @@ def _kinds(question: SummaryQuestion, batch: pa.RecordBatch) -> tuple[str, ...]:
 
 
 def _grouped(question: SummaryQuestion, batch: pa.RecordBatch) -> list[GroupOfRows]:
-    """The groups of one batch, computed by Arrow."""
+    """The groups of one batch of rows, computed by Arrow."""
     import pyarrow as pa
 
     columns: dict[str, pa.Array] = {f"k{index}": _as_key(batch.column(column)) for index, (_, column) in enumerate(question.keys)}
@@ -363,7 +363,7 @@ def _grouped(question: SummaryQuestion, batch: pa.RecordBatch) -> list[GroupOfRo
 
 
 def _as_key(column: pa.Array) -> pa.Array:
-    """-0.0 and 0.0 are the same key, as in Spark."""
+    """The key column with -0.0 replaced by 0.0, which is the same key, as in Spark."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -371,7 +371,8 @@ def _as_key(column: pa.Array) -> pa.Array:
 
 
 def _asked(name: str, figure: Figure, column: pa.Array) -> list[tuple[str, pa.Array, str]]:
-    """(name, column, Arrow's function). Integers are added up in two halves: their sum may exceed 64 bits."""
+    """The (name, column, Arrow function) to compute an aggregate. Integers are added up in two halves, because their sum may exceed 64
+    bits."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
