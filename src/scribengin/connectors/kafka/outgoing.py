@@ -174,6 +174,15 @@ class Outgoing:
 class MessageMaker:
     """Makes the messages of one sink from its rows. Raises SinkError for options that do not match the schema.
 
+    Args:
+        node: The id of the sink, for messages.
+        options: The complete options of the sink.
+        schema: The columns of the rows.
+        topics: Looks up the topics.
+        version: `flow@version`, for the id header.
+        unit: The number of the task output, which determines the partition of rows without a key.
+        avro: Creates the encoder for Avro values; see `value_encoder`.
+
     Attributes:
         wants_ids: True if messages have the id header, which needs the row ids.
     """
