@@ -245,7 +245,14 @@ class MessageMaker:
         return self._made(dict(zip(rows.schema.names, rows.columns, strict=True)), values, unfit, numbers, ids)
 
     def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """Do the same for rows in JSON form, one per line; `columns` are those of `json_needs`."""
+        """Do the same for rows in JSON form.
+
+        Args:
+            lines: The rows as JSON objects, one per line.
+            rows: The number of rows.
+            columns: The columns of `json_needs`.
+            ids: The row ids; None unless `wants_ids`.
+        """
         values: list[bytes | None] = list(lines.split(b"\n"))
         return self._made(columns, values[:rows], (), None, ids)
 
