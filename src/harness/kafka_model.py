@@ -1,82 +1,83 @@
-"""The commit protocol of the Kafka sink: what it is, what each step rests on, what goes wrong without it. Checked by visiting all states.
-`connectors.kafka.sink_unit` holds to it on executors, `connectors.kafka.sink` in the driver; decision 0013 says what a Batch of several
-units needs besides.
+"""The commit protocol of the Kafka sink: its steps, what each step depends on, and what goes wrong without it. It is checked by visiting
+all states. `connectors.kafka.sink_unit` implements it on executors, `connectors.kafka.sink` in the driver; decision 0013 describes what a
+Batch of several units needs in addition.
 
-Run `python -m harness.kafka_model` to check the protocol and to read how every mutant fails; `--full` checks it with three
-attempts of a Batch, too (a few minutes); `--mutant NAME` tells one story.
+Run `python -m harness.kafka_model` to check the protocol and to see how every mutant fails; `--full` also checks it with three attempts of
+a Batch (a few minutes); `--mutant NAME` shows how one mutant fails.
 
 # The protocol
 
-A *unit* is what commits by itself: one task's part of a Batch. It has one `transactional.id`, made of installation, flow, sink and unit.
-Nothing else is in it: no lineage, no Batch, no Term, no attempt. Every attempt of every Batch of every driver therefore meets at the same
-coordinator under the same name, and of all of them only the one that came last can write. The unit's *markers* are records in a partition
-of their own. A marker holds the lineage, the Batch's number, the hash of its input, and the whole Receipt.
+A *unit* commits by itself: it is one task's part of a Batch. It has one `transactional.id`, made of installation, flow, sink and unit, and
+of nothing else: no lineage, no Batch, no Term, no attempt. So every attempt of every Batch of every driver uses the same name at the same
+coordinator, and only the last one that registered can write. The *markers* of the unit are records in a partition of their own. A marker
+contains the lineage, the number of the Batch, the hash of its input, and the complete Receipt.
 
-An attempt of the unit's task for Batch N does this, in this order:
+An attempt of the unit's task for Batch N takes these steps, in this order:
 
-1. **New producer, fence.** A new producer for every attempt; `init_transactions`. The broker waits until a commit that it has begun is
-   complete, aborts what is open, and raises the epoch. From then on whatever an older producer sends is refused, however late it comes.
-2. **Read the newest marker**, `read_committed`, up to the last stable offset. Three answers:
-   - It is this Batch's (lineage, number and hash are equal): nothing is written; the Receipt in it is the answer.
-   - It is the *predecessor's*: that of the unit's last Batch before N in this lineage, or, for its first one, just the marker that was
-     the newest when the lineage was opened (none, if there was none). Go on. In the model that is always Batch N-1. Where a unit without
+1. **New producer, fence.** Each attempt creates a new producer and calls `init_transactions`. The broker waits until a commit that has
+   begun is complete, aborts an open transaction, and raises the epoch. From then on everything that an older producer sends is refused,
+   however late it arrives.
+2. **Read the newest marker**, with `read_committed`, up to the last stable offset. There are three cases:
+   - It is the marker of this Batch (lineage, number and hash are equal): nothing is written; the Receipt in it is the result.
+   - It is that of the *predecessor*: of the unit's last Batch before N in this lineage or, for its first Batch, exactly the marker that was
+     the newest when the lineage was opened (none, if there was none). Continue. In the model this is always Batch N-1. If a unit without
      rows gets no task, its last Batch is older: the driver tells the task which one, from the decisions.
-   - It is anything else: stop, and write nothing. Someone else has gone on from where this chain stands.
-3. **Write** the rows, and last the marker with the Receipt, in one transaction. They go to two partitions and may arrive in any order.
-4. **Commit**, when both are acknowledged. An answer: the Receipt goes to the driver. No answer: call `commit_transaction` of the same
-   producer again, or let the attempt fail. The next one begins at step 1, and step 2 tells it how it ended. There is no third way.
-5. **Refused** at 3 or 4, because the epoch is old: do not fence again. Read the marker now and then, without a fence. If it is this
-   Batch's, its Receipt is the answer; if it is neither this one's nor the predecessor's, stop; else wait, until a time limit, and then
-   fail. Only a marker that is *there* may be believed here: to believe that there is none, one must have fenced.
+   - It is any other marker: stop, and write nothing. Another writer has continued from the predecessor.
+3. **Write** the rows, and then the marker with the Receipt, in one transaction. They go to two partitions and may arrive in any order.
+4. **Commit**, after both are acknowledged. With an answer, the Receipt goes to the driver. Without an answer, call `commit_transaction` of
+   the same producer again, or let the attempt fail: the next attempt begins at step 1, and step 2 shows the outcome. There is no other way.
+5. **Refused** at step 3 or 4, because the epoch is old: do not fence again. Read the marker repeatedly, without a fence. If it is that of
+   this Batch, its Receipt is the result; if it is neither this Batch's nor the predecessor's, stop; otherwise wait, up to a time limit, and
+   then fail. Only an *existing* marker is conclusive here: the absence of a marker is conclusive only after a fence.
 
-A driver writes its decision from the Receipt, and only then turns to Batch N+1. A restarted driver goes on behind the last decision. A
-driver that has lost its checkpoint *opens* a new lineage: it fences, reads the newest marker, and begins with the input that follows
-there (or refuses to begin). That marker is the predecessor of its first Batch; its attempts carry it with them.
+A driver writes its decision from the Receipt, and only then begins Batch N+1. A restarted driver continues after the last decision. A
+driver that has lost its checkpoint *opens* a new lineage: it fences, reads the newest marker, and begins with the input that follows that
+marker (or refuses to begin). That marker is the predecessor of its first Batch, and its attempts carry it with them.
 
-# What the steps rest on, and what was refuted without them
+# What the steps depend on: each of these mutants was refuted
 
 | if | then | mutant |
 |---|---|---|
-| the marker is read before the fence | a commit gets in between: doubled | `read_before_fence` |
-| `init_transactions` did not wait for the end of a commit | the marker is read too early: doubled | `fence_overtakes_commit` |
-| the partitions took rows of an older epoch | they get into the successor's transaction: doubled | `old_epoch_accepted` |
-| the id contains the attempt | the fence meets nobody: doubled | `id_names_attempt` |
-| a producer lives on over attempts and Batches | a retry has no fence, and reads before the commit is complete: doubled | `one_session` |
+| the marker is read before the fence | a commit may happen in between: duplicated | `read_before_fence` |
+| `init_transactions` did not wait for the end of a commit | the marker is read too early: duplicated | `fence_overtakes_commit` |
+| the partitions accepted rows of an older epoch | they become part of the successor's transaction: duplicated | `old_epoch_accepted` |
+| the id contains the attempt | the fence affects no other attempt: duplicated | `id_names_attempt` |
+| a producer is used for several attempts and Batches | a retry has no fence, and reads too early: duplicated | `one_session` |
 | the marker is written before the transaction | a Receipt for rows that were aborted: lost | `marker_before_transaction` |
-| the marker is written after the transaction | a crash between the two: doubled | `marker_after_transaction` |
-| the marker is read up to the high watermark | a Receipt out of an aborted transaction: lost | `high_watermark` |
-| no answer to a commit is taken for no commit | doubled | `lost_answer_is_no_commit` |
-| after it the marker is read first, but without a fence | the commit comes behind the reading: doubled | `readback_without_fence` |
-| only the Batch's number is compared | another lineage's Receipt for other input: lost | `number_only` |
-| another lineage's marker is taken for none | what the old driver commits meanwhile comes again: doubled | `foreign_marker_is_none` |
-| a refused attempt fences again | nothing is lost or doubled, but two attempts refuse each other for ever | `fenced_fences_again` |
+| the marker is written after the transaction | a crash in between: duplicated | `marker_after_transaction` |
+| the marker is read up to the high watermark | a Receipt from an aborted transaction: lost | `high_watermark` |
+| a commit without an answer is taken for a failed one | duplicated | `lost_answer_is_no_commit` |
+| then the marker is read first, but without a fence | the commit becomes visible after the reading: duplicated | `readback_without_fence` |
+| only the number of the Batch is compared | another lineage's Receipt for other input: lost | `number_only` |
+| another lineage's marker is ignored | what the old driver commits meanwhile is written again: duplicated | `foreign_marker_is_none` |
+| a refused attempt fences again | nothing is lost or duplicated, but two attempts refuse each other forever | `fenced_fences_again` |
 
-Two of these are facts in the broker's hands: `fence_overtakes_commit` and `old_epoch_accepted`. As KIP-98 has it, `init_transactions` is
-told to come again (CONCURRENT_TRANSACTIONS) until the older transaction is complete, and the control record of an abort brings the new
-epoch to each partition that the older one has touched. A test against a real broker should see both.
+Two of these depend on the broker: `fence_overtakes_commit` and `old_epoch_accepted`. According to KIP-98, `init_transactions` must be
+repeated (CONCURRENT_TRANSACTIONS) until the older transaction is complete, and the control record of an abort brings the new epoch to each
+partition that the older one has written to. A test with a real broker should confirm both.
 
-Not needed for safety: the fence of an *opening* (`opening_without_fence` keeps every promise), because each attempt fences by itself and
-compares with the predecessor; it only spares an opening that would be refused at once. Terms are in no comparison here: nothing rests on
-them. A sink that compares them too refuses more, and ends a rivalry sooner.
+Safety does not depend on the fence of an *opening* (`opening_without_fence` keeps every promise), because each attempt fences by itself and
+compares with the predecessor; that fence only avoids an opening that would be refused at once. Terms are not compared here: nothing depends
+on them. A sink that compares them too refuses more, and ends the competition of two drivers sooner.
 
 # The model
 
-Two drivers that both believe they run the query, two attempts of the unit's task for each of two Batches; each can begin again without
-end. The attempts of a Batch that its driver has left live on. Whoever is not dead can sleep at any step, since nobody has to move; any
-process dies at any step; requests arrive as late as they like, those for different brokers in any order; an answer is lost (a commit
-that the client then sends again is, to everyone else, an answer that comes late); the coordinator aborts an open transaction at any
-moment and raises the epoch. A commit is decided at once and shows up in the markers' partition some time later. An attempt's rows are
-its own (steps may be random), so the rows of two attempts of one Batch are two things.
+There are two drivers that both believe that they run the query, and two attempts of the unit's task for each of two Batches; each can start
+again without limit. The attempts of a Batch that its driver has left continue. Every process may be suspended at any step, because no
+process has to move, and may die at any step. Requests may be delayed without limit, and those to different brokers may arrive in any order.
+An answer may be lost (a commit that the client then sends again is, for everything else, an answer that arrives late). The coordinator may
+abort an open transaction at any time and raise the epoch. A commit is decided at once, and becomes visible in the partition of the markers
+some time later. Each attempt has its own rows (steps may be random), so the rows of two attempts of one Batch are different.
 
-States that no step of anybody can tell apart are taken for one (`KafkaModel` says which; the tests compare with what is seen without).
+States that no later step distinguishes are treated as one (`KafkaModel` lists them; tests compare with a search without that).
 
-*Safety*, in every state: readers see Batch 1's rows once and from one attempt, then Batch 2's; a driver goes on only with a Receipt that
-names just the rows which are committed. *Liveness*: from every state a way leads to the end without a further fault; and where no task
-is begun anew, no endless sequence of steps exists (nobody needs luck to leave a fight over the epoch).
+*Safety*, in every state: readers see the rows of Batch 1 once and from one attempt, then those of Batch 2; a driver continues only with a
+Receipt that names exactly the committed rows. *Liveness*: from every state a path leads to the end without a further fault; and if no task
+is started again, there is no endless sequence of steps (a competition for the epoch always ends).
 
-Left out: Batches in which the unit has no part, more than one unit (units share nothing but the decision), the coordinator's own failures,
-epochs that run over, a partition that loses acknowledged records. Aborts are complete at once: while their control record is missing,
-nothing that stands before it counts.
+Left out: Batches in which the unit has no part, more than one unit (units share only the decision), failures of the coordinator itself,
+epochs that overflow, a partition that loses acknowledged records. Aborts are complete at once: while their control record is missing, no
+earlier record is readable.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ from harness.model_search import SearchReport, search
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One rule broken, and the bound within which that shows: drivers, attempts of a Batch, Batches."""
+    """A protocol with one rule broken, and the bound within which it fails: drivers, attempts of a Batch, Batches."""
 
     about: str
     drivers: int = 1
@@ -101,7 +102,7 @@ class Mutant:
     new_lineage: bool = False
 
     def model(self, name: str) -> KafkaModel:
-        """The model with this rule broken."""
+        """The model of the mutant with that name."""
         return KafkaModel(drivers=self.drivers, attempts=self.attempts, batches=self.batches, new_lineage=self.new_lineage, mutant=name)
 
 
@@ -122,10 +123,10 @@ MUTANTS = {
     "fence_overtakes_commit": Mutant("the broker answers init_transactions before a commit is complete", attempts=2),
     "old_epoch_accepted": Mutant("the broker takes rows of an older epoch", attempts=2),
 }
-"""All that must be refuted, by name."""
+"""name → mutant, for those that must fail"""
 
 SPARE = {"opening_without_fence": Mutant("a new lineage is opened without a fence", 2, 1, 2, new_lineage=True)}
-"""Rules that can be broken without harm."""
+"""the same for rules that can be broken without harm"""
 
 _SAID = {
     "begins": "{a} begins",
@@ -160,7 +161,7 @@ _OF_DRIVERS = {"opens", "opening fences", "opening reads", "opens again", "drive
 
 
 def story(model: KafkaModel, report: SearchReport) -> list[str]:
-    """The way to a breach, one line a step. An attempt is called `A1b`: of driver A, for Batch 1, its second."""
+    """The steps to a violation, one per line. `A1b` is the second attempt of driver A for Batch 1."""
     lines = []
     for nth, (_, code, who) in enumerate(report.trace):
         if report.cycle and nth == len(report.trace) - report.cycle:
@@ -173,7 +174,7 @@ def story(model: KafkaModel, report: SearchReport) -> list[str]:
 
 
 def _protocol(attempts: int) -> bool:
-    """Checks the right protocol with so many attempts of a Batch, prints a line for each variant."""
+    """Check the correct protocol with that number of attempts of a Batch, and print a line for each variant; returns whether all hold."""
     right = True
     for new_lineage in (False, True):
         begun = time.perf_counter()
@@ -189,7 +190,7 @@ def _protocol(attempts: int) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: the protocol keeps its promises, and every mutant breaks one. Else 1."""
+    """Check the protocol and all mutants. Returns 0 if the protocol keeps its promises and every mutant breaks one, else 1."""
     parser = argparse.ArgumentParser(prog="python -m harness.kafka_model", description="Check the Kafka sink's commit protocol.")
     parser.add_argument("--full", action="store_true", help="also with three attempts of a Batch (a few minutes)")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="tell how this one fails")

@@ -1,7 +1,6 @@
-"""States and steps of the Kafka sink's commit protocol. `kafka_model` says in prose what they stand for; read that first.
+"""The states and steps of the Kafka sink's commit protocol. Read `kafka_model` first, which describes their meaning.
 
-Numbers: a driver is 0 or 1; an attempt has an index, by driver, Batch and slot; the rows of an attempt bear its index. An attempt's state
-is a word:
+A driver is 0 or 1; an attempt has an index, by driver, Batch and slot; the rows of an attempt have its index. An attempt's state is a word:
 
 ```
 -          not running                     I      its init_transactions is on the way
@@ -11,7 +10,7 @@ T, T3      has a Receipt: of the rows that count, or of those that attempt 3 has
 B, J       only in mutants: will read without a fence, will fence without reading; with a C: its old commit is still on the way
 ```
 
-A process that dies while its request is on the way has no word of its own: it does nothing that a slow one, which dies later, does not.
+A process that dies while its request is on the way has no word of its own: it does the same as a slow process that dies later.
 """
 
 from __future__ import annotations

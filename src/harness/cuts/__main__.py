@@ -21,9 +21,9 @@ from harness.faults.java import java_settings
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the first one; each has the next.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(".scribengin-cuts"), show_default=True)
 def main(*, examples: int, seed: int, folder: Path) -> None:
-    """Run random flows whole and cut, and compare outputs, dead letters, ledgers and audits.
+    """Run random flows whole and divided into tiers, and compare outputs, dead letters, ledgers and audits.
 
-    A seed that fails leaves FOLDER/SEED: `whole` and `cut` hold a flow.yaml each, with data, steps and what came out.
+    For a seed that fails, FOLDER/SEED is kept: `whole` and `cut` each contain a flow.yaml with data, steps and outputs.
     """
     from scribengin.spark.session import start_session
 

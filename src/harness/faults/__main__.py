@@ -66,7 +66,7 @@ def main(
     archive: bool,
     folder: Path,
 ) -> None:
-    """Strike real runs at their crash points and check every record; goes on where the last call ended."""
+    """Strike real runs at their crash points and check every record. Continues from where the last call ended."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())

@@ -117,7 +117,7 @@ def _table(outcomes: Sequence[LifeOutcome]) -> list[str]:
 
 
 def _kinds(outcomes: Sequence[LifeOutcome]) -> list[str]:
-    lines = ["## Kinds of Query", "", "Strikes in lives that passed."]
+    lines = ["## Kinds of query", "", "Strikes in lives that passed."]
     for title, formats, kinds in (
         ("files", FORMATS, KINDS),
         ("Kafka", ROUTES, KAFKA_KINDS),

@@ -50,7 +50,7 @@ class WorkerCluster:
         (self._port,) = free_ports(1)
 
     def arguments(self, strikes: Sequence[Strike], work: Path) -> list[str]:
-        """Those of `scribengin run` for a run over these workers. Executors get their environment from here, with the strikes."""
+        """The arguments of `scribengin run` for a run on these workers. They give executors their environment, with the strikes."""
         path = plain_environment().get("PYTHONPATH", "")
         conf = _CONF | {"spark.executorEnv.PYTHONPATH": path, f"spark.executorEnv.{VARIABLE}": fault_variable(strikes, work)}
         return ["--spark-master", self._url, *(part for name, value in conf.items() for part in ("--spark-conf", f"{name}={value}"))]

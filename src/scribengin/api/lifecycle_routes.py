@@ -150,7 +150,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def offsets(flow: str, asked: Annotated[ApiRequest, may(role_of("offsets"))]) -> Response:
         """How far each query has read each source."""
         asked.check_flow(flow)
-        return asked.answer(_look(asked, "offsets", flow))
+        return asked.answer(_query_answer(asked, "offsets", flow))
 
     @routes.post("/flows/{flow}/offsets", response_model=Going)
     def set_offset(flow: str, to: SetOffset, asked: Annotated[ApiRequest, may(role_of("set"))]) -> Response:
@@ -182,7 +182,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 done = replace(done, changed=set_workers(registry, flow, tiers, to.workers) or done.changed)
             found = None
             if to.partitions is not None:
-                found = _look(asked, "spread", flow, {"tiers": tiers, "partitions": to.partitions})
+                found = _query_answer(asked, "spread", flow, {"tiers": tiers, "partitions": to.partitions})
             id_ = None if found is None else operation_requests.begin(registry, flow, msgspec.convert(found, Operation), by=asked.who.name)
             return Scaled(flow, done.version, done.changed or id_ is not None, id_)
 
@@ -201,7 +201,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> Limits:
             asked.check_flow(flow)
-            section, name = _look(asked, "limit", flow, {"target": to.target})
+            section, name = _query_answer(asked, "limit", flow, {"target": to.target})
             found = set_limit(registry, flow, section, name, rows_per_s=to.rows_per_s, bytes_per_s=to.bytes_per_s)
             return Limits(flow, found.of)
 
@@ -213,7 +213,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 def _go(asked: ApiRequest, flow: str, what: str, said: Mapping[str, Any], body: object, *, yes: bool) -> Response:
     def act(registry: Registry) -> Going:
         asked.check_flow(flow)
-        found = _look(asked, what, flow, said)
+        found = _query_answer(asked, what, flow, said)
         operation = msgspec.convert(found["operation"], Operation)
         id_ = operation_requests.begin(registry, flow, operation, by=asked.who.name) if yes else None
         return Going(flow, tuple(found["says"]), tuple(found["queries"]), id_)
@@ -221,7 +221,7 @@ def _go(asked: ApiRequest, flow: str, what: str, said: Mapping[str, Any], body: 
     return asked.write(what, flow, act, body, slow=True)
 
 
-def _look(asked: ApiRequest, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
+def _query_answer(asked: ApiRequest, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """The answer to a query about a flow. Raises Refused if there is no such flow, and as `Planner.ask`."""
     flow_records.read_flow(asked.registry, flow)
     return ask_planner(asked.plane, StateQuery(what, flow, arguments or {}, (flow,)))

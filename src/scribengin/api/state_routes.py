@@ -198,7 +198,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
     @routes.post("/replays", response_model=LettersReplayed)
     def replay(flow: str, body: ReplayLetters, asked: Annotated[ApiRequest, may(role_of("replay"))]) -> Response:
         """Replay dead letters: each only once, even if requested again. A worker replays them at its next check, or when it runs again."""
-        return from_state(asked, "replay", flow, _said(body), LettersReplayed)
+        return from_state(asked, "replay", flow, _request_arguments(body), LettersReplayed)
 
     @routes.post("/repairs", response_model=LetterRepaired)
     def repair(flow: str, body: RepairLetter, asked: Annotated[ApiRequest, may(role_of("repair"))]) -> Response:
@@ -212,7 +212,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
         asked.check_flow(flow)
         if not body.dry_run:
             flow_records.check_stopped(asked.registry, flow)
-        return from_state(asked, "purge", flow, _said(body), LettersPurged)
+        return from_state(asked, "purge", flow, _request_arguments(body), LettersPurged)
 
     @routes.post("/purges/undo", response_model=PurgeUndone)
     def undo_purge(flow: str, body: UndoPurge, asked: Annotated[ApiRequest, may(role_of("undo-purge"))]) -> Response:
@@ -224,7 +224,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _said(body: ReplayLetters | PurgeLetters) -> dict[str, Any]:
+def _request_arguments(body: ReplayLetters | PurgeLetters) -> dict[str, Any]:
     return asdict(body) | {"since": _moment(body.since), "until": _moment(body.until)}
 
 

@@ -83,11 +83,11 @@ class Option:
 
     def added(self, value: Any) -> frozenset[str]:
         """The abilities that this value adds to a node."""
-        return self.adds.get(self._said(value), frozenset()) if self.adds else frozenset()
+        return self.adds.get(self._key_of(value), frozenset()) if self.adds else frozenset()
 
     def keeps_alone(self, value: Any) -> str:
         """Why a sink with this value cannot write to a group; empty if the option allows it."""
-        return self.alone.get(self._said(value), "") if self.alone else ""
+        return self.alone.get(self._key_of(value), "") if self.alone else ""
 
     def member_value(self, at: str) -> Any:
         """The value of a `by_member` option that the `at` of a member stands for. Not for a path: there the sink's own is appended."""
@@ -99,7 +99,7 @@ class Option:
             return self.at_check(at)
         return None if self.check is None else self.check(self.member_value(at))
 
-    def _said(self, value: Any) -> Any:
+    def _key_of(self, value: Any) -> Any:
         return (GIVEN if value is not None else "") if self.kind == "section" else value
 
     @property

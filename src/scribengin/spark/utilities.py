@@ -137,17 +137,17 @@ class WorkClock:
 
     def __init__(self) -> None:
         self._ns = 0
-        self._last = self._look()
+        self._last = self._clocks()
 
     def __call__(self) -> int:
         """Nanoseconds since the clock was created."""
-        now = self._look()
+        now = self._clocks()
         wall_ns, cpu_ns, gave_up = (one - other for one, other in zip(now, self._last, strict=True))
         self._last = now
         self._ns += wall_ns if gave_up else cpu_ns
         return self._ns
 
-    def _look(self) -> tuple[int, int, int]:
+    def _clocks(self) -> tuple[int, int, int]:
         if _THREAD is None:
             now = time.perf_counter_ns()
             return now, now, 0

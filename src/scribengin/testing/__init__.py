@@ -1,4 +1,4 @@
-"""For tests of flows, connectors and of Scribengin itself: the record checker, conformance suites, crash campaigns; `run_flow`."""
+"""Tools for tests of flows, connectors and Scribengin itself: `run_flow`, the record checker, conformance suites and fault campaigns."""
 
 from __future__ import annotations
 

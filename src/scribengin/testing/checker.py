@@ -142,7 +142,15 @@ def visible_files(folder: Path) -> Iterator[Path]:
 def check_output(
     folder: Path, format: str, expected: Iterable[RecordKey], *, ordered: bool = True, ledger_rows: int | None = None
 ) -> Findings:
-    """Check the folder of a files sink; see `read_output` and `check_records` for the arguments."""
+    """Check the folder of a files sink; see `read_output` and `check_records` for the arguments.
+
+    Args:
+        folder: The folder of the sink.
+        format: Its format; see `read_output`.
+        expected: The keys of all records that the output must contain.
+        ordered: Whether the records of each part must be in order.
+        ledger_rows: The number of rows according to the ledger; None if there is no ledger to compare.
+    """
     torn: list[str] = []
     findings = check_records(expected, read_output(folder, format, torn=torn), ordered=ordered, ledger_rows=ledger_rows)
     findings.torn += torn

@@ -153,16 +153,36 @@ class SinkTrial:
         return stream.close()
 
     def decided(self, sink: StagingSink, number: int, units: Sequence[Rows], *, attempt: str, term: int = 1) -> Decided:
-        """Stage a Batch, one attempt for each task output, and return its decision."""
+        """Stage a Batch, one attempt for each task output, and return its decision.
+
+        Args:
+            sink: The sink to copy.
+            number: The number of the Batch.
+            units: The rows of each task output.
+            attempt: The name of the attempt.
+            term: The Term of the driver.
+        """
         receipts = [self.stage(sink, number, rows, attempt=attempt, unit=unit, term=term) for unit, rows in enumerate(units)]
         return self.decide(number, receipts, term=term)
 
     def decide(self, number: int, receipts: Sequence[Receipt], *, term: int = 1) -> Decided:
-        """The decision on these write receipts, as a decision record contains it."""
+        """The decision on these write receipts, as a decision record contains it.
+
+        Args:
+            number: The number of the Batch.
+            receipts: The write receipts of its task outputs.
+            term: The Term of the driver.
+        """
         return Decided(batch_id(number, term), f"hash-{number}", tuple(receipts), self.behind())
 
     def next(self, sink: StagingSink, units: Sequence[Rows], *, attempt: str) -> Decided:
-        """Stage and decide the next Batch, with Term 2."""
+        """Stage and decide the next Batch, with Term 2.
+
+        Args:
+            sink: The sink to copy.
+            units: The rows of each task output.
+            attempt: The name of the attempt.
+        """
         decided = self.decided(sink, len(self.decisions), units, attempt=attempt, term=2)
         self.decisions.append(decided)
         return decided
@@ -277,7 +297,13 @@ def _shown(rows: Counter[str]) -> str:
 
 
 def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
-    """Check rows that the place never accepts, each between two of `rows`: once written as columns, once as JSON."""
+    """Check rows that the place never accepts, each between two of `rows`: once written as columns, once as JSON.
+
+    Args:
+        trial: The trial.
+        rows: Rows that the place accepts, at least as many as `poison`.
+        poison: Rows that the place never accepts.
+    """
     for as_json in (False, True):
         mixed = [row for one, other in zip(rows, poison, strict=False) for row in (one, other)] + [rows[0]]
         wrong = set(range(1, len(mixed), 2))
@@ -295,7 +321,13 @@ def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
 
 
 def check_wider(trial: SinkTrial, schema: Schema, rows: Rows) -> None:
-    """Check rows with more columns than the place has: the sink writes them, or its `unlike` reports the new columns."""
+    """Check rows with more columns than the place has: the sink writes them, or its `unlike` reports the new columns.
+
+    Args:
+        trial: The trial.
+        schema: The schema with the new columns.
+        rows: Rows with a value in each new column.
+    """
     new = [name for name in schema.names if name not in trial.schema]
     must(bool(new) and all(row[name] is not None for row in rows for name in new), "check_sink needs rows that fill a new column")
     sink = trial.prepared()

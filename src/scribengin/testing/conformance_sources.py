@@ -214,7 +214,13 @@ class _Trial:
         return found
 
     def same_or_told(self, streams: Sequence[SourceStream], before: Counter[bytes], sentence: str) -> None:
-        """Check that the streams have the same records as before, or that reading them raises SourceError with a remedy."""
+        """Check that the streams have the same records as before, or that reading them raises SourceError with a remedy.
+
+        Args:
+            streams: The streams to read.
+            before: The records that were read from them before.
+            sentence: The rule that is checked.
+        """
         try:
             found = self.records(streams)
         except SourceError as error:

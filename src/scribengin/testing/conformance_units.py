@@ -101,7 +101,13 @@ class _Trial:
             raise
 
     def decide(self, sink: UnitSink, behind: Mapping[str, Any], receipts: Sequence[Receipt]) -> Decided:
-        """Decide and publish the next Batch."""
+        """Decide and publish the next Batch.
+
+        Args:
+            sink: The sink.
+            behind: Its `behind` state before the Batch.
+            receipts: The write receipts of the task outputs.
+        """
         decided = Decided(batch_id(self.number, 1), f"hash-{self.number}", tuple(receipts), behind)
         sink.publish(decided)
         self.decisions.append(decided)

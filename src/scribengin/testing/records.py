@@ -40,7 +40,13 @@ class Records:
         return (RecordKey(self.run, part, seq) for part in range(self.parts) for seq in range(self.rows))
 
     def of(self, part: int, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
-        """The rows `start` to `end` (exclusive) of one part, in order."""
+        """The rows `start` to `end` (exclusive) of one part, in order.
+
+        Args:
+            part: The part.
+            start: The number of the first row.
+            end: The number after the last row; None for all remaining rows.
+        """
         return [make_record(RecordKey(self.run, part, seq)) for seq in range(start, self.rows if end is None else min(end, self.rows))]
 
     def write(self, folder: Path) -> None:

@@ -59,8 +59,22 @@ def run_control_campaign(
     brokers: Brokers,
     strikes: int = STRIKES,
 ) -> int:
-    """Returns how many lives failed; each has so many `strikes`. Raises UsageError where nothing answers to `only`, Ended where `stop`
-    is set."""
+    """Run lives until the time is over; returns the number of lives that failed.
+
+    Args:
+        folder: The folder of the campaign.
+        only: Selects the ways to strike; see the module.
+        minutes: The time limit.
+        seed: The seed of the first life. A life that was run before with this seed is repeated, alone. None: the next new seed.
+        stop: When it is set, the campaign ends.
+        archive: The archive of Spark's classes; None for none.
+        brokers: The brokers that lives share.
+        strikes: The number of strikes in a life.
+
+    Raises:
+        UsageError: if `only` matches no way.
+        CampaignEnded: if `stop` is set.
+    """
     lives, failed = read_lives(folder), 0
     kind, _, part = only.partition(":")
     ways = tuple(way for way in WAYS if any(each in way for each in part.split(",")))

@@ -158,7 +158,7 @@ def run_control_life(ways: Sequence[str], seed: int, ground: LifeGround, schedul
         ways: The names of the ways to strike, for the result.
         seed: The seed of the random numbers.
         ground: The environment.
-        schedule: Yields the ways one by one. The next one is requested when the last one is over, after a pause.
+        schedule: Called when the last way is over, with the seconds since the start of the load; returns the next one, None at the end.
         beside: A context manager that is entered when all is up, and left before the end.
 
     Raises:
@@ -180,7 +180,7 @@ def run_control_life(ways: Sequence[str], seed: int, ground: LifeGround, schedul
 
 
 def in_order(ways: Sequence[tuple[str, Way]]) -> Schedule:
-    """Each way once."""
+    """A schedule with each way once, in order."""
     left = list(ways)
     return lambda _elapsed_s: left.pop(0) if left else None
 

@@ -26,7 +26,7 @@ HOWS: tuple[How, ...] = ("silent", "refused")
 class _Cut:
     how: How
     hits: Callable[[int], bool]
-    """client's port → whether it is one of those that are cut off"""
+    """returns True for the port of a client that is cut off"""
 
 
 @dataclass(slots=True)

@@ -115,8 +115,13 @@ class CassandraCluster:
             session.cluster.shutdown()
 
     def ask(self, query: Any, values: Sequence[Any] = (), *, serial: bool = False) -> Any:
-        """The rows of the answer, as tuples, fetched page by page. `serial` reads with serial consistency, which is never stale. Raises as
-        `session`, and NoTable if the table does not exist."""
+        """The rows of the answer, as tuples, fetched page by page. Raises as `session`, and NoTable if the table does not exist.
+
+        Args:
+            query: The statement, as text or prepared.
+            values: The values of its parameters.
+            serial: Read with serial consistency, which is never stale.
+        """
         try:
             return self.session.execute(query, values or None, execution_profile="serial" if serial else "read")
         except Exception as error:

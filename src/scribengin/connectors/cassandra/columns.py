@@ -84,7 +84,13 @@ def unlike(schema: Schema, held: Mapping[str, str]) -> list[str]:
 
 def cells_of(column: pa.Array, there: str, serialize: Callable[[Any], bytes]) -> tuple[Cells, dict[int, str]]:
     """Encode the values of a column for a table column of type `there`; returns the bytes, and index → error for values that cannot be
-    encoded. `serialize` is the client's function, for types without a faster way."""
+    encoded.
+
+    Args:
+        column: The values.
+        there: The type of the column in the table.
+        serialize: The client's encoder, for types without a faster way.
+    """
     import pyarrow as pa
 
     kind = type_of_arrow(column.type).name

@@ -31,7 +31,13 @@ _INSTEAD = f"restore it; or, to continue with the current data at least once, se
 
 
 def changed(cluster: CassandraCluster, what: str, how: str) -> Exception:
-    """The error for rows that were assigned to a Batch and cannot be read again unchanged."""
+    """The error for rows that were assigned to a Batch and cannot be read again unchanged.
+
+    Args:
+        cluster: The cluster, for the message.
+        what: What cannot be read again.
+        how: How it differs.
+    """
     return cluster.error(f"{what} changed after it was assigned to a Batch that is not yet committed: {how}", _INSTEAD, "cassandra-changed")
 
 

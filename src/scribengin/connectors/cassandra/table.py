@@ -75,7 +75,13 @@ class CassandraTable:
 
 
 def describe(cluster: CassandraCluster, keyspace: str, name: str) -> CassandraTable:
-    """Describe a table. Raises SourceError if it does not exist or its tokens have no order, Unreachable if the cluster does not answer."""
+    """Describe a table. Raises SourceError if it does not exist or its tokens have no order, Unreachable if the cluster does not answer.
+
+    Args:
+        cluster: The cluster.
+        keyspace: The keyspace of the table.
+        name: The name of the table.
+    """
     held = cluster.table(keyspace, name)
     found = cluster.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s", (keyspace, name)).one()
     if held is None or found is None:
@@ -104,7 +110,13 @@ def type_read(there: str) -> Type:
 
 def columns_of(cluster: CassandraCluster, table: CassandraTable, declared: Schema | None) -> Schema:
     """The flow's columns: the declared ones, or else those of the table. Raises SourceError if the table does not match the declared
-    ones."""
+    ones.
+
+    Args:
+        cluster: The cluster, for messages.
+        table: The table.
+        declared: The declared columns; None if the flow declares none.
+    """
     if declared is None:
         keys = table.partition
         return Schema(tuple(Field(name, type_read(there), nullable=name not in keys) for name, there in table.columns.items()))

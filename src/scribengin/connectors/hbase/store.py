@@ -195,7 +195,7 @@ class HBaseStore:
         if outcome.what == "busy":
             return WriteAnswer(again=indexes)
         if len(indexes) == 1:
-            return WriteAnswer([(indexes[0], *_told(self._table, outcome.said))])
+            return WriteAnswer([(indexes[0], *_rejection(self._table, outcome.said))])
         half = len(indexes) // 2
         first, second = (self._sent(cells.some(part), [indexes[at] for at in part]) for part in np.split(np.arange(len(indexes)), [half]))
         return WriteAnswer([*first.refused, *second.refused], [*first.again, *second.again], too_large=first.too_large or second.too_large)
@@ -230,7 +230,7 @@ def _bad_key(size: int) -> tuple[str, str]:
     return ("too-large", f"the row key has {size} bytes; the maximum is {_MOST_KEY_BYTES}") if size else ("refused", "the row key is empty")
 
 
-def _told(table: str, said: str) -> tuple[str, str]:
+def _rejection(table: str, said: str) -> tuple[str, str]:
     large = "size too large" in said or "exceeds limit" in said
     hint = " (the limit of a cell is hbase.client.keyvalue.maxsize bytes, set on the gateway)" if large else ""
     return "too-large" if large else "refused", f"{table} rejected the row: {said}{hint}"

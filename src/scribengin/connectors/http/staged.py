@@ -136,7 +136,13 @@ class StagedRequests:
 
 
 def addresses(cut: RequestCut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> Iterator[str | None]:
-    """The address of each row, with escaped values; None if a value is not a valid part of a path. The error is then added to `refused`."""
+    """The address of each row, with escaped values; None if a value is not a valid part of a path. The error is then added to `refused`.
+
+    Args:
+        cut: How rows are split, with the address.
+        columns: The columns that the address names.
+        refused: Receives the error of each row without a valid address.
+    """
     texts = [pc.cast(columns[name], pa.string()).to_pylist() for name in cut.columns]
     for ordinal, values in enumerate(zip(*texts, strict=True)):
         wrong = next(((name, value) for name, value in zip(cut.columns, values, strict=True) if value in (None, "", ".", "..")), None)
@@ -150,7 +156,14 @@ def addresses(cut: RequestCut, columns: Mapping[str, pa.Array], refused: list[Ba
 
 
 def read_requests(folder: Path, segment: Mapping[str, Any], unit: int, sink: str) -> Iterator[RowsRequest]:
-    """The requests of a segment, in order. Raises StateError if the file is missing, truncated or changed."""
+    """The requests of a segment, in order. Raises StateError if the file is missing, truncated or changed.
+
+    Args:
+        folder: The folder of the Batch.
+        segment: The segment, from a write receipt.
+        unit: The number of the task output.
+        sink: The id of the sink, for messages.
+    """
     first = 0
     with open_staged(folder, segment, sink) as reader:
         for batch in reader:

@@ -174,6 +174,15 @@ class Outgoing:
 class MessageMaker:
     """Makes the messages of one sink from its rows. Raises SinkError for options that do not match the schema.
 
+    Args:
+        node: The id of the sink, for messages.
+        options: The complete options of the sink.
+        schema: The columns of the rows.
+        topics: Looks up the topics.
+        version: `flow@version`, for the id header.
+        unit: The number of the task output, which determines the partition of rows without a key.
+        avro: Creates the encoder for Avro values; see `value_encoder`.
+
     Attributes:
         wants_ids: True if messages have the id header, which needs the row ids.
     """
@@ -236,7 +245,14 @@ class MessageMaker:
         return self._made(dict(zip(rows.schema.names, rows.columns, strict=True)), values, unfit, numbers, ids)
 
     def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """Do the same for rows in JSON form, one per line; `columns` are those of `json_needs`."""
+        """Do the same for rows in JSON form.
+
+        Args:
+            lines: The rows as JSON objects, one per line.
+            rows: The number of rows.
+            columns: The columns of `json_needs`.
+            ids: The row ids; None unless `wants_ids`.
+        """
         values: list[bytes | None] = list(lines.split(b"\n"))
         return self._made(columns, values[:rows], (), None, ids)
 

@@ -102,7 +102,13 @@ class Ages:
 
     def age_s(self, partition: Partition, offset: int, now_s: float) -> float | None:
         """The age of the record at `offset`, in seconds; a lower bound if the record is older than the first point. None if the points do
-        not reach the record."""
+        not reach the record.
+
+        Args:
+            partition: The partition.
+            offset: The offset of the record.
+            now_s: The current time, on the clock of the points.
+        """
         points = self._points.get(partition, [])
         if points and points[0][1] > offset:
             return now_s - points[0][0]

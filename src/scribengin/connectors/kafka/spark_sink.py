@@ -215,7 +215,8 @@ class SparkKafkaSink:
         self._avro = AvroValues(self.node, place.code_folder, self._options) if self._options["format"] == "avro" else None
 
     def spark_options(self) -> dict[str, str]:
-        """See the contract. The brokers are asked for the topic's size limit. Raises SinkError."""
+        """See the contract. If the sink has a work folder and a fixed topic, the brokers are asked for the topic's size limit. Raises
+        SinkError."""
         fixed = "{" not in self._options["topic"] and self._work is not None and self._topics.find(self._options["topic"])
         largest_bytes = fixed.max_bytes if fixed else 0
         return {f"kafka.{name}": value for name, value in java_settings(self.node, self._options, largest_bytes=largest_bytes).items()}

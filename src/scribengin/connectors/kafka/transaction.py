@@ -143,6 +143,11 @@ class Transaction:
         """Write the commit marker, and commit it together with the messages.
 
         An error that leaves the outcome unknown is also Unreachable: the next fence and the commit marker then show the outcome.
+
+        Args:
+            topic: The topic of commit markers.
+            slot: The slot, which is the partition of that topic.
+            marker: The commit marker.
         """
         self._begin()
         self._serve(self._producer.produce, topic, marker.encoded(), f"{slot}".encode(), slot)

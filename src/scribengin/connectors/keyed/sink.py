@@ -205,7 +205,13 @@ _ROOM = 1 << 48
 
 def version_of(base: int, batch: int, place: int) -> int:
     """The version of the row at position `place` (from 0) of a Batch. Raises OverflowError above 63 bits, which takes some 10 ** 10
-    Batches."""
+    Batches.
+
+    Args:
+        base: The base of the lineage.
+        batch: The number of the Batch.
+        place: The position of the row in the Batch, from 0.
+    """
     version = base + (batch << PLACE_BITS) + place
     if version > _MOST:
         raise OverflowError(f"version {version} does not fit into 63 bits")

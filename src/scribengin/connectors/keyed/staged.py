@@ -229,7 +229,13 @@ def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: st
 
 
 def staged_schema(folder: Path, segment: Mapping[str, Any], sink: str) -> Schema:
-    """The flow's columns at the time when the rows were staged. Raises as `read_staged`."""
+    """The flow's columns at the time when the rows were staged. Raises as `read_staged`.
+
+    Args:
+        folder: The folder of the Batch.
+        segment: The segment, from a write receipt.
+        sink: The id of the sink, for messages.
+    """
     with open_staged(folder, segment, sink) as reader:
         return parse_schema(reader.schema.metadata[_COLUMNS].decode())
 

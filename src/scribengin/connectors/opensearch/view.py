@@ -183,7 +183,14 @@ class Views:
             size = max(1, min(_MOST_HITS, 2 * size, by_size))
 
     def count(self, id_: str, slice_: Mapping[str, int], after: int, upto: int) -> int:
-        """The number of documents in a range of a slice; see `pages`. Raises Gone."""
+        """The number of documents in a range of a slice; see `pages`. Raises Gone.
+
+        Args:
+            id_: The point in time.
+            slice_: The slice; see `pages`.
+            after: The number before the first one.
+            upto: The last number.
+        """
         total = self._decoded(self._search(id_, slice_, after, upto, {"size": 0, "track_total_hits": True})).hits.total
         return total.value if total is not None else 0
 
@@ -199,7 +206,15 @@ class Views:
 
     def cut(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, rows: int) -> Iterator[tuple[int, int, int]]:
         """Divide a range of a slice into consecutive ranges (after, upto, number of documents) with about `rows` documents or fewer. Raises
-        Gone."""
+        Gone.
+
+        Args:
+            id_: The point in time.
+            slice_: The slice; see `pages`.
+            after: The number before the first one.
+            upto: The last number.
+            rows: The wanted maximum of documents in a range.
+        """
         width = -(-(upto - after) // _BUCKETS)
         histogram = {"field": "_seq_no", "interval": width, "offset": (after + 1) % width, "min_doc_count": 1}
         asked = {"size": 0, "track_total_hits": False, "aggs": {"numbers": {"histogram": histogram}}}

@@ -102,7 +102,7 @@ class PlainSink(ABC):
                 yield Published(number, mark.rows, counted=False)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """Raise Refused if any rows were written: they cannot be removed from here."""
+        """Raise Refused if any lineage has staged or written rows: written rows cannot be removed from here. Returns 0."""
         if self._work is not None and any((self._work / name).is_dir() for name in names_in(self._work)):
             raise Refused(
                 f'sink "{self.node}": rows written to {self} cannot be removed from here',
