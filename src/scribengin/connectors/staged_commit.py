@@ -11,9 +11,9 @@ before, by this process or by another one: if a process is killed between two st
    Before any file is revealed, so that files of two decisions about one Batch are never visible side by side.
 4. *The comparison* with the record that is stored. An equal record is of this decision: it was written before, and later steps may be
    missing. Any other record is of another driver, whose files must not be mixed with these.
-5. *The files* that the record names are revealed: renamed, uploaded completely, or committed to the log of a table. 6. *The rest* that
-failed attempts staged is deleted; not earlier, because until then the files of the record are staged there too. 7. *A mark* that all of
-this is done, where checking each file again is not cheap; and old records are folded.
+5. *The files* that the record names are revealed: renamed, uploaded completely, or committed to the log of a table.
+6. *The rest* that failed attempts staged is deleted; not earlier, because until then the files of the record are staged there too.
+7. *A mark* that all of this is done, where checking each file again is not cheap; and old records are folded.
 
 `StagedCommit.write` does steps 2 to 4. The others are done by the sink: claims and files are kept in different ways at each kind of place.
 
