@@ -82,14 +82,14 @@ def compare(case: Case, folder: Path, spark: SparkSession) -> CutDifference:
         first = _first_run(folder / CUT, spark, case) if case.stops_at else None
         found.stopped = first is not None and first.state == "stopped"
         if first is not None and first.state == "failed":
-            found.wrong.append(f"the first run of the cut flow failed: {_told(first)}")
+            found.wrong.append(f"the first run of the cut flow failed: {_error_messages(first)}")
         cut = _run(folder / CUT, spark)
     except InputError as error:
         found.wrong.append(f"Spark refuses what the checks have taken: {[problem.message for problem in error.problems]}")
         return found
     for name, result in ((WHOLE, whole), (CUT, cut)):
         if result.state != "finished":
-            found.wrong.append(f"the {name} flow {result.state}: {_told(result)}")
+            found.wrong.append(f"the {name} flow {result.state}: {_error_messages(result)}")
         if not result.balanced:
             found.wrong.append(f"the ledger of the {name} flow: {list(result.violations)}")
         prepared = prepare(folder / name / "flow.yaml", state=None)
@@ -129,7 +129,7 @@ def _run(home: Path, spark: SparkSession, *, stops_at: int = 0) -> RunResult:
     return run_flow(home / "flow.yaml", settings, watch, spark=spark)
 
 
-def _told(result: RunResult) -> list[str]:
+def _error_messages(result: RunResult) -> list[str]:
     # a trial may consist mainly of records that become dead letters
     return [problem.message for problem in result.problems if problem.severity == "error" and problem.code != "mostly-dead"]
 

@@ -264,7 +264,7 @@ class FaultFlow:
         """
         out = out or self.out
         torn: list[str] = []
-        found = self._found(out, torn)
+        found = self._rows_at_sinks(out, torn)
         findings = self._compare(found)
         findings.torn += torn
         if ledger is not None:
@@ -318,7 +318,7 @@ class FaultFlow:
         roll = ", roll: {size: 64KiB, every: 1s}" if self.kind == "rolled" else ""
         return f"type: files, path: out/{sink}, format: {self.format}{by}{roll}"
 
-    def _found(self, out: Path, torn: list[str]) -> list[Found]:
+    def _rows_at_sinks(self, out: Path, torn: list[str]) -> list[Found]:
         """Every row of every sink, in reading order."""
         return [Found(f"{at}/{each.group}", each.row) for at in self.places for each in read_output(out / at, self.format, torn=torn)]
 

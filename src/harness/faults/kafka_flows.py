@@ -136,9 +136,9 @@ class KafkaFlow(FaultFlow):
             f"markers: {topic}-markers, transaction_timeout: {self.transaction_timeout_s}s"
         )
 
-    def _found(self, out: Path, torn: list[str]) -> list[Found]:
+    def _rows_at_sinks(self, out: Path, torn: list[str]) -> list[Found]:
         if not self.writes_kafka:
-            return super()._found(out, torn)
+            return super()._rows_at_sinks(out, torn)
         lineages: list[list[Found]] = [[] for _ in range(len(self._marks) + 1)]
         for sink, message in self._messages():
             nth = sum(message.offset >= mark[sink, message.partition] for mark in self._marks)

@@ -56,7 +56,7 @@ class StoreFlow(FaultFlow):
         """The key columns if rows replace each other; else empty."""
         return _KEYS.get(self.kind, "run, part, seq") if self.route.endswith("by-key") else ""
 
-    def _found(self, out: Path, torn: list[str]) -> list[Found]:  # noqa: ARG002 (nothing can be torn)
+    def _rows_at_sinks(self, out: Path, torn: list[str]) -> list[Found]:  # noqa: ARG002 (nothing can be torn)
         return [Found(sink, row) for sink in self.sinks for row in self.rows_of(sink)]
 
     @property

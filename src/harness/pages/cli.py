@@ -72,7 +72,7 @@ def _part(name: str, each: CommandEntry | CommandGroup, common: set[_Key]) -> It
         assert isinstance(each, CommandGroup)
         yield f"Each of these is also a command of its own: {', '.join(f'[{verb}](#scribengin-{verb})' for verb in each.below)}."
         return
-    command = _found(name)
+    command = _command_named(name)
     if isinstance(command, click.Group):
         yield _help(command)
         for words, leaf in _commands({name: each}):
@@ -97,7 +97,7 @@ def _leaf(words: str, command: click.Command, common: set[_Key]) -> Iterator[str
 def _commands(section: Mapping[str, CommandEntry | CommandGroup]) -> Iterator[tuple[str, click.Command]]:
     """(words, command) of all commands."""
     for name in section:
-        command = _found(name)
+        command = _command_named(name)
         if name == "flow":
             continue
         if isinstance(command, click.Group):
@@ -110,7 +110,7 @@ def _commands(section: Mapping[str, CommandEntry | CommandGroup]) -> Iterator[tu
             yield name, command
 
 
-def _found(name: str) -> click.Command:
+def _command_named(name: str) -> click.Command:
     command = scribengin.get_command(click.Context(scribengin), name)
     assert command is not None
     return command

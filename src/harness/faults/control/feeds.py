@@ -388,7 +388,7 @@ class Load:
     def __enter__(self) -> Load:
         for feed in self.feeds:
             self.grown[feed.name] = []
-            for name, act in (("feed", self._feed), ("look", self._look)):
+            for name, act in (("feed", self._feed), ("look", self._count_commits)):
                 thread = threading.Thread(target=act, args=(feed,), name=name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -405,7 +405,7 @@ class Load:
             with suppress(OSError):  # the disk is full: the same part is added again later
                 feed.grow()
 
-    def _look(self, feed: FlowFeed) -> None:
+    def _count_commits(self, feed: FlowFeed) -> None:
         last = feed.commits()
         while not self._looking.wait(0.1):
             now = feed.commits()
