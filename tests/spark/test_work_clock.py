@@ -19,7 +19,7 @@ Look = tuple[int, int, int]
 
 def spent(monkeypatch: pytest.MonkeyPatch, looks: Sequence[Look]) -> list[int]:
     left = iter(looks)
-    monkeypatch.setattr(WorkClock, "_look", lambda _self: next(left))
+    monkeypatch.setattr(WorkClock, "_clocks", lambda _self: next(left))
     clock = WorkClock()
     return [clock() for _ in looks[1:]]
 

@@ -146,7 +146,7 @@ def test_columns_come_from_cells_and_row_keys_and_what_is_not_made_so_costs_its_
         (4, 'field "amount" is 2,5, which DOUBLE cannot hold'),
     ]
     assert block.payload(2) == b'{"row key":"0xff","customer":null,"id":null,"amount":null,"note":"z"}'
-    assert block.payload(4) == b'{"row key":"/0009","customer":"","id":"0009","amount":"2,5","note":""}'
+    assert block.payload(4) == b'{"row key":"/0009","customer":"","id":9,"amount":"2,5","note":""}'
     assert parser.block(rows).first_row == 6
 
 
