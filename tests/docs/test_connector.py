@@ -151,6 +151,7 @@ def test_the_sink_comes_through_the_trials_of_real_drivers(connector: ModuleType
         connector.make_sink,
         lambda at, node: {"database": str(at / f"{node}.db"), "table": "kept"},
         lambda at, node: rows_in(at / f"{node}.db", "kept"),
+        keeps_lock=True,
     )
 
 
