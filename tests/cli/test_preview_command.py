@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from scribengin.cli import preview_view
+from scribengin.local.preview_contract import PreviewSettings
 
 FLOW = """\
 version: 1
@@ -104,6 +108,27 @@ def test_watch_shows_each_save_and_a_broken_one_leaves_the_last_good_preview(flo
         process.kill()
         process.wait()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "flow.yaml", "said", "steps.py"], "nothing was written"
+
+
+def test_watch_ends_at_a_signal_whose_exception_was_dropped(flow, monkeypatch):
+    """As inside a destructor or a callback of a library, where Python cannot raise it any further."""
+    looks = []
+
+    def stamps(_path):
+        looks.append(len(looks))
+        assert len(looks) < 20, "it goes on"
+        if len(looks) == 5:
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        return {}
+
+    monkeypatch.setattr(preview_view, "stamps", stamps)
+    monkeypatch.setattr(preview_view, "LOOK_S", 0.0)
+    monkeypatch.setattr(preview_view, "SETTLED_S", 0.0)
+    before = signal.getsignal(signal.SIGINT)
+    answer = preview_view.watch_previews(flow, PreviewSettings())
+    assert [node["node"] for node in answer.result["nodes"]] == ["orders", "some", "kept"]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_watch_runs_nothing_and_refuses_what_would(command, flow):

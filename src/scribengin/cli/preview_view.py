@@ -205,10 +205,18 @@ def watch_previews(path: Path, settings: PreviewSettings) -> CommandAnswer:
     last: Preview | None = None
     with Previews(path, settings, tell=lambda said: click.echo(said, err=True)) as previews:
         screen = _Screen(path)
-        # as for Ctrl-C, so that Spark ends and the scratch folder is removed
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        ended = False
+
+        def end(_signal: int, _frame: object) -> None:
+            # Python drops an exception that a signal raises inside a destructor or a callback: the loop then sees it here
+            nonlocal ended
+            ended = True
+            raise KeyboardInterrupt
+
+        # SIGTERM as Ctrl-C, so that Spark ends and the scratch folder is removed
+        before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
-            while True:
+            while not ended:
                 seen, begun = _settled(path), time.monotonic()
                 problems: Sequence[Problem] = ()
                 fresh = False
@@ -222,12 +230,13 @@ def watch_previews(path: Path, settings: PreviewSettings) -> CommandAnswer:
                 except Exception as error:  # the next save may correct it
                     problems = problems_of(ScribenginError(f"{type(error).__name__}: {error}"))
                 screen.show(last, problems, time.monotonic() - begun, fresh=fresh)
-                while stamps(path) == seen:
+                while stamps(path) == seen and not ended:
                     time.sleep(LOOK_S)
         except KeyboardInterrupt:
             click.echo("", err=True)
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for each, handler in before.items():
+                signal.signal(each, handler)
     return CommandAnswer(None if last is None else last.as_json())
 
 
