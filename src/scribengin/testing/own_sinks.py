@@ -97,8 +97,8 @@ def check_trials(
             `records.SCHEMA`.
         power: Simulate power failures too. Only calls of Python's `os.fsync` are detected, so this is for sinks that write files under `at`
             themselves, without a library that syncs by itself.
-        keeps_lock: True if a driver that is suspended inside its publication keeps a lock that nobody else can end, as in SQLite: no driver
-            sleeps there. A server can end it (`idle_in_transaction_session_timeout` of PostgreSQL).
+        keeps_lock: True if a driver that is suspended inside its publication keeps a lock that no other process can end, as in SQLite: no
+            driver sleeps there. A server can end it (`idle_in_transaction_session_timeout` of PostgreSQL).
 
     Raises:
         AssertionError: with the trial in which a record was lost, duplicated or changed, or the audit failed.
