@@ -307,5 +307,6 @@ def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:
     if not there:
         said = f'flow "{prepared.name}" has no state in {prepared.folder} yet'
         raise Refused(said, remedy=f"wait until it has run: scribengin status {prepared.name}", code="state-missing")
-    have = ", ".join(query.name for query in there)
-    raise Refused(f'flow "{prepared.name}" has no query "{name}"', remedy=f"it has the queries {have}", code="query-unknown")
+    from scribengin.local.batches import unknown_query
+
+    raise unknown_query(prepared, name, [query.name for query in there])

@@ -11,7 +11,7 @@ from scribengin.state.channel_acks import Acks, QueryKey
 from scribengin.state.decisions import Decisions, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.model import QueryPlan
@@ -23,8 +23,7 @@ def last_batches(prepared: PreparedFlow, query: str = "", limit: int = 10) -> di
     has that name."""
     queries = [(plan.tier, each) for plan in prepared.plan.tiers for each in plan.queries if query in ("", each.name)]
     if not queries:
-        have = ", ".join(each.name for plan in prepared.plan.tiers for each in plan.queries)
-        raise Refused(f'flow "{prepared.name}" has no query "{query}"', remedy=f"it has the queries {have}", code="query-unknown")
+        raise unknown_query(prepared, query, [each.name for plan in prepared.plan.tiers for each in plan.queries])
     topology = topology_of(prepared.plan, prepared.root)
     found = [
         (QueryKey(tier, each.name), each, decision)
@@ -39,6 +38,11 @@ def last_batches(prepared: PreparedFlow, query: str = "", limit: int = 10) -> di
             _row(key, plan, decision, published=decision.batch.number <= standing[key].published) for key, plan, decision in found[:limit]
         ],
     }
+
+
+def unknown_query(prepared: PreparedFlow, name: str, known: Iterable[str]) -> Refused:
+    """The refusal of a query that is not one of the known ones."""
+    return Refused(f'flow "{prepared.name}" has no query "{name}"', remedy=f"it has the queries {', '.join(known)}", code="query-unknown")
 
 
 def _newest(decisions: Decisions, limit: int) -> Iterator[Decision]:
