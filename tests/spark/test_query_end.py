@@ -1,4 +1,4 @@
-"""A Batch that opens while something else has the Query between two Batches."""
+"""A query that is stopped or killed as its first Batch begins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.core.process import within
+from scribengin.local.prepare import prepare
 from scribengin.spark.query import QueryRun
 
 if TYPE_CHECKING:
@@ -56,5 +57,19 @@ def test_a_batch_that_opens_in_another_hand_costs_the_query_nothing(
     monkeypatch.setattr(QueryRun, "_start", starts_held)
     result = folder.run()
     assert len(held) == 1, "the Query has met it"
+    assert (result.state, result.balanced, result.problems) == ("finished", True, ())
+    assert sorted(row["id"] for row in folder.read("out")) == [0, 1, 2, 3, 4]
+
+
+def test_a_query_that_was_ended_as_spark_wrote_its_first_offsets_starts_again(folder: FlowFolder) -> None:
+    """Spark leaves the temporary file of the entry. A stateful query that is stopped to be started for the last time can end so, without
+    a kill."""
+    folder.flow(FLOW + TIERS)
+    folder.data("data/a.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour}:00:00Z"} for id_ in range(5) for hour in (10, 12)])
+    tiers = prepare(folder.path / "flow.yaml", state=None).tiers
+    for offsets in (tier.folder.query(query.name).checkpoint / "offsets" for tier in tiers for query in tier.plan.queries):
+        offsets.mkdir(parents=True)
+        (offsets / ".0.0b1f7d0e-6a52-4c7e-9a55-3f1b8d2c6e90.tmp").write_bytes(b"")
+    result = folder.run()
     assert (result.state, result.balanced, result.problems) == ("finished", True, ())
     assert sorted(row["id"] for row in folder.read("out")) == [0, 1, 2, 3, 4]

@@ -107,6 +107,9 @@ PRESET = {
     "spark.python.daemon.module": "scribengin.spark.daemon",
     _CHECKPOINTS: f"{_INTERNAL}.checkpointing.FileSystemBasedCheckpointFileManager",
     f"{_STREAMING}.stopActiveRunOnRestart": "false",
+    # Spark would refuse a checkpoint with the temporary file that a query leaves which ended as it wrote its first entry; no two
+    # queries share a checkpoint, since each is in its query's state folder
+    f"{_STREAMING}.verifyCheckpointDirectoryEmptyOnStart": "false",
     f"{_STREAMING}.stateStore.providerClass": f"{_INTERNAL}.state.RocksDBStateStoreProvider",
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STREAMING}.metricsEnabled": "false",
