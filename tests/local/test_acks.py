@@ -387,12 +387,8 @@ def test_a_stateful_tier_acknowledges_what_its_checkpoint_holds_or_what_has_left
     times = [decision.times for decision in Decisions(prepared_of(folder).tiers[1].folder.query("counts").decisions).since()]
     assert all(each["watermark_us"] >= 0 for each in times)
     assert core.acknowledged == core.decided if acknowledge == "checkpoint" else core.acknowledged < core.decided, times
-    # a run may end before the Batch without data that moves the watermark, and one tier before the other's last Batch
-    for _ in range(5):
-        assert folder.run().state == "finished"
-        assert folder.run(tier="edge").state == "finished"
-        if names(folder.path / "data") == left:
-            break
+    # one tier may end before the other's last Batch
+    assert folder.run(tier="edge").state == "finished"
     assert names(folder.path / "data") == left
     assert [row["n"] for row in folder.read("out")] == [10, 10]
 

@@ -1,4 +1,4 @@
-"""A query that is stopped or killed as its first Batch begins."""
+"""A query that is stopped, killed or started again between two Batches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from scribengin.core.process import within
 from scribengin.local.prepare import prepare
 from scribengin.spark.query import QueryRun
+from scribengin.state.decisions import Decisions
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -72,4 +73,23 @@ def test_a_query_that_was_ended_as_spark_wrote_its_first_offsets_starts_again(fo
         (offsets / ".0.0b1f7d0e-6a52-4c7e-9a55-3f1b8d2c6e90.tmp").write_bytes(b"")
     result = folder.run()
     assert (result.state, result.balanced, result.problems) == ("finished", True, ())
+    assert sorted(row["id"] for row in folder.read("out")) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("trigger", ["", ", trigger: 1h"], ids=["at once", "an hour"])
+def test_a_run_that_ends_closes_the_windows_of_its_last_batch_in_tiers_too(
+    folder: FlowFolder, monkeypatch: pytest.MonkeyPatch, trigger: str
+) -> None:
+    """The Batch with the last input runs before the preceding tier has ended: Spark moves the watermark in a Batch without input."""
+    folder.flow(FLOW + f"tiers: {{edge: {{steps: [all]}}, core: {{steps: [per]{trigger}}}}}\n")
+    folder.data("data/a.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour}:00:00Z"} for id_ in range(5) for hour in (10, 12)])
+    folder.run(tier="edge")
+    final = QueryRun._final
+
+    def fed_after_a_batch(self: QueryRun) -> bool:
+        stateful = self.context.parts.query.stateful
+        return final(self) and (not stateful or Decisions(self.context.folder.decisions).newest() is not None)
+
+    monkeypatch.setattr(QueryRun, "_final", fed_after_a_batch)
+    assert folder.run().state == "finished"
     assert sorted(row["id"] for row in folder.read("out")) == [0, 1, 2, 3, 4]

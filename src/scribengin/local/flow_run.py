@@ -169,6 +169,7 @@ class FlowRun:
             on_commit=committed,
             log=log,
             fed=fed,
+            all_fed=set(opened.plan.sources) <= read.keys(),
             pressure=self._pressure(tier, opened),
             helpers=self._settings.helpers,
         )

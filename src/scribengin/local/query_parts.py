@@ -69,6 +69,7 @@ class OpenedQuery:
         on_commit: Callable[[CommittedBatch], None],
         log: FilteringBoundLogger,
         fed: Callable[[], bool] = lambda: True,
+        all_fed: bool = False,
         pressure: BackPressure | None = None,
         helpers: Helpers | None = None,
     ) -> QueryRun:
@@ -81,6 +82,7 @@ class OpenedQuery:
             on_commit: Called after each committed Batch.
             log: The log of the run.
             fed: True if nothing will be written any more that the query reads.
+            all_fed: True if the query has no other input than from tiers that run at the same time.
             pressure: Decides when the next Batch may begin; None for no limits.
             helpers: The other workers of the tier, which stage a part of its Batches.
         """
@@ -102,7 +104,7 @@ class OpenedQuery:
             helpers=helpers,
             tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead, self.plan.static_sources),
         )
-        return QueryRun(context, once, fed)
+        return QueryRun(context, once, fed, all_fed)
 
     def totals(self) -> Totals:
         """The counts of the whole lineage."""

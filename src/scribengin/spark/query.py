@@ -77,6 +77,8 @@ _TASKS_EVERY = 5
 """every how many polls of the query its tasks are counted"""
 _PENDING_S = 5.0
 """for so many seconds a source may have records without handing them out; after that it counts as having nothing to read"""
+_ENDLESS_AFTER = 10
+"""Batches after which the input of a source counts as endless"""
 _NO_DATA = "Waiting for data to arrive"
 """the status of Spark's query when it found no new input"""
 
@@ -106,6 +108,8 @@ class QueryRun:
     once: bool
     fed: Callable[[], bool] = field(default=lambda: True)
     """under `once`: True when no more input will come from tiers that run at the same time; until then the query runs as without `once`"""
+    all_fed: bool = False
+    """True if it has no other input"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
@@ -121,8 +125,10 @@ class QueryRun:
     """True for a stateful query that was started with all its input available: it ends when it has processed that"""
     _raised: Exception | None = None
     """the exception that the query's last Batch raised in this process"""
-    _came_through: bool = False
-    """True if a Batch was committed since the last start"""
+    _committed: int = 0
+    """Batches committed since the last start"""
+    _committed_when_fed: int | None = None
+    """those of them that were committed when no more input could come from preceding tiers"""
     _told_late_s: float = -inf
     _reported_dead: bool = False
     _waited_since: float = inf
@@ -135,7 +141,7 @@ class QueryRun:
         tries = 0
         self.context.log.info("query started", once=self.once)
         while True:
-            self._raised, self._came_through = None, False
+            self._raised = None
             try:
                 if not self._ran():
                     continue
@@ -149,7 +155,7 @@ class QueryRun:
                 self.state = "stopped"
                 self.context.log.info("query stopped", interrupted=fault.message)
                 return
-            tries = 1 if self._came_through else tries + 1
+            tries = 1 if self._committed else tries + 1
             if fate == "permanent" or (self.once and tries > ONCE_TRIES):
                 self.state, self.error, self.message = "failed", fault, fault.message
                 self.context.log.error("query failed", message=fault.message, remedy=fault.remedy, tries=tries, exc_info=error)
@@ -169,6 +175,7 @@ class QueryRun:
     def _ran(self) -> bool:
         """Start the query and run it to its end; False if it must be started again as a query that ends by itself."""
         self._exhausted = self._ending = False
+        self._committed, self._committed_when_fed = 0, None
         self._ends_by_itself = self._final()
         query = self._start()
         self.state, self.message = "running", ""
@@ -185,24 +192,33 @@ class QueryRun:
                     finally:
                         self._busy.release()
                 if looks % _TASKS_EVERY == 0:
-                    if self.context.parts.query.stateful and not (self.idled or self._came_through) and query.status["message"] == _NO_DATA:
+                    if self.context.parts.query.stateful and not (self.idled or self._committed) and query.status["message"] == _NO_DATA:
                         self._note_wait(pending=True)  # for a stateful query Spark polls the sources, and reports no more than that
                     self.progress.tasks = tasks_under_way(self.context.spark, str(query.runId)) if self._busy.locked() else None
-                if self.context.stop.is_set() or self._has_been_fed():
+                if self.context.stop.is_set() or (self._must_start_again() and self._has_settled(query)):
                     self._end(query)
         except Exception as error:
             # a Batch that began just as `_end` stopped the query ends with an error that does not count
             if not self._exhausted and not ((self.context.stop.is_set() or self._ending) and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
-        if not self.context.stop.is_set() and self._has_been_fed():
+        if not self.context.stop.is_set() and self._must_start_again():
             return False
         self.state, self.message = "stopped" if self.context.stop.is_set() and not self._exhausted else "finished", ""
         return True
 
-    def _has_been_fed(self) -> bool:
+    def _must_start_again(self) -> bool:
         """True if a stateful query must be started again so that it ends: its trigger cannot change while it runs."""
         return self.context.parts.query.stateful and not self._ends_by_itself and self._final()
+
+    def _has_settled(self, query: StreamingQuery) -> bool:
+        """True if Spark has processed all that the preceding tiers have sent, the watermark of the last Batch included: Spark moves to that
+        in a Batch without input, but not after a restart, so that the rows of closed windows would wait for the next input. A source of
+        its own may have input for ever; then there is some after the restart too."""
+        if self._committed_when_fed is None:
+            self._committed_when_fed = self._committed
+        endless = not self.all_fed and self._committed >= self._committed_when_fed + _ENDLESS_AFTER
+        return endless or query.status["message"] == _NO_DATA
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop between two Batches: the stop flag ends a Batch that begins; the lock shows whether one is running."""
@@ -236,7 +252,7 @@ class QueryRun:
         ranges: Ranges = OffsetRanges(session, self.context.parts.query.sources, self.context.starts) if stateful else self._fed_ranges()
 
         def committed(batch: CommittedBatch) -> None:
-            self._came_through = True
+            self._committed += 1
             self.progress.tasks = None
             if batch.notice:
                 self._report_late(batch.notice)
@@ -289,7 +305,8 @@ class QueryRun:
         writer = writer.option("checkpointLocation", str(self.context.folder.checkpoint)).outputMode(output_mode(self.context.parts))
         if self._ends_by_itself and stateful:
             return writer.trigger(availableNow=True).start()
-        trigger_s = max(POLL_S, self.context.parts.query.trigger_s) if stateful else 0.0
+        # with `once` a trigger would only delay the end
+        trigger_s = max(POLL_S, 0.0 if self.once else self.context.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
     def _report_late(self, notice: str) -> None:
