@@ -261,3 +261,19 @@ def test_the_help_of_the_tree_loads_no_command(words: str) -> None:
 def test_the_notice_says_what_to_type() -> None:
     assert Renamed("a b", "c").notice("c d", {}) == '"a b d" is now "c d"; the old name goes away in the next release'
     assert RENAMED[0].called("server dev") == "up"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--launcher", "standalone"], "--launcher standalone needs --spark-master spark://HOST:PORT"),
+        (["--spark-web", "http://s1:8080"], "--spark-web needs --launcher standalone"),
+        (["--launcher", "yarn"], "--launcher yarn needs --yarn-conf FOLDER, or HADOOP_CONF_DIR in the environment"),
+        (["--launcher", "standalone", "--spark-master", "spark://s1:7077", "--yarn-queue", "etl"], "--yarn-queue needs --launcher yarn"),
+    ],
+)
+def test_options_of_another_launcher_are_refused(words: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    ended = called("server", "node", "--registry", "zk://127.0.0.1:1/flows", "--insecure", *words)
+    assert isinstance(ended.exception, click.UsageError)
+    assert ended.exception.message == message

@@ -16,10 +16,10 @@ from scribengin.local.rate_limit import FlowLimits, Paced, RateLimit, UpstreamSh
 from scribengin.registry.contract import ANYONE, Create, Delete, Grant, May, RegistryEntry
 from scribengin.registry.flow_ends import HeldBackSinks, SinkHold
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.record_io import Stored, read_record
-from scribengin.registry.records import GroupRecord, Limit, Share
-from scribengin.registry.tree import GROUP, HELD_BACK, LIMIT, SHARE
-from scribengin.worker.registry_watch import LiveLimits, LiveTurns
+from scribengin.registry.record_io import Stored, put, read_record
+from scribengin.registry.records import GroupRecord, Limit, Share, WorkerOrder
+from scribengin.registry.tree import GROUP, HELD_BACK, LIMIT, SHARE, WORKER_ORDER
+from scribengin.worker.registry_watch import LiveLimits, LiveTurns, OwnOrder
 from tests.control.test_topology import Person
 
 if TYPE_CHECKING:
@@ -126,6 +126,20 @@ def test_what_a_worker_may_not_read_changes_nothing_and_is_told_once() -> None:
     finally:
         live.close()
         turns.close()
+
+
+def test_a_worker_that_no_signal_reaches_reads_in_its_order_that_it_is_to_end() -> None:
+    store, told = MemoryStore(), list[str]()
+    master, order = store.client(), WORKER_ORDER("yarn", "tweets.main-1")
+    master.commit(order.create(WorkerOrder(ask="run")))
+    own = OwnOrder(store.client(), "yarn", "tweets.main-1", told.append)
+    try:
+        assert told == []
+        master.commit(put(master, order, WorkerOrder(ask="stop", grace_s=5.0)))
+        until(lambda: told != [])
+        assert told[0] == "its node was ordered to stop it"
+    finally:
+        own.close()
 
 
 def until(what: Callable[[], bool]) -> None:

@@ -197,3 +197,14 @@ def test_workers_of_other_hosts_reach_those_of_a_node_where_its_page_is_reached(
     entrance = ConnectionSettings(RegistryAddress.parse("zk://127.0.0.1:1/scribengin"))
     make = worker_order(Home(tmp_path), "here", entrance, host=reached_at(listen))
     assert make("f.core~2-1", WorkerOrder(ask="run")).environment["SCRIBENGIN_REACHED_AT"] == host
+
+
+def test_a_worker_that_runs_elsewhere_gets_none_of_the_variables_of_its_nodes_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRIBENGIN_WORKER_KEY", "of this host")
+    entrance = ConnectionSettings(RegistryAddress.parse("zk://127.0.0.1:1/scribengin"))
+    order = worker_order(Home(tmp_path), "here", entrance, away=True)("f.core-1", WorkerOrder(ask="run"))
+    assert {name: value for name, value in order.environment.items() if value is not None} == {
+        "SCRIBENGIN_HOME": "home",
+        "SCRIBENGIN_NODE": "here",
+        "SCRIBENGIN_REGISTRY": order.environment["SCRIBENGIN_REGISTRY"],
+    }

@@ -15,6 +15,7 @@ from host_bench import HostBench
 from launch_benches import MemoryBench, ProcessBench, StandaloneBench
 
 from scribengin.embedded.standalone import StandaloneCluster
+from scribengin.embedded.yarn import Yarn
 from scribengin.launch.standalone import SparkCluster
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
     """One for all tests of this folder: it takes half a minute to come up, and some 400 MB."""
     with StandaloneCluster(tmp_path_factory.mktemp("cluster"), cores=2, memory_mib=1024) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    """One for all tests of this folder: it takes 20 s to come up, and some 900 MB."""
+    with Yarn(tmp_path_factory.mktemp("yarn"), memory_mib=8192) as yarn:
+        yield yarn
 
 
 @pytest.fixture

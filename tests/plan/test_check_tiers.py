@@ -144,6 +144,13 @@ def test_a_step_that_several_tiers_read_and_that_reads_a_source_is_told(tmp_path
     check(tmp_path, text, "tier-unclear", 'is read by tiers "b" and "a"')
 
 
+def test_the_memory_of_a_driver_is_that_of_the_tier_unless_it_has_executors(tmp_path: Path) -> None:
+    tiers = "tiers:\n  all: {steps: [known, hot, tagged], resources: {memory: 1GiB%s, spark: {«spark.driver.memory: 2g}}}\n"
+    check(tmp_path, CHAIN + tiers % "", "spark-setting", "spark.driver.memory cannot be set here")
+    right = (tiers % ", executors: 2").replace("«spark.driver.memory: 2g", "spark.driver.memory: 2g, spark.driver.memoryOverhead: 1g")
+    assert problems(tmp_path, CHAIN + right) == []
+
+
 def test_what_no_tier_reaches_is_told_once(tmp_path: Path) -> None:
     lonely = "  far: {from: n, filter: id > 1}\n  further: {from: far, filter: id > 1}\n"
     text = CUT.replace("steps:\n", "  n: {type: sequence}\nsteps:\n").replace(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch
+from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch, yarn
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.objects import built
 from tests.plugins.selection import needs
@@ -35,6 +35,7 @@ JARS: dict[str, tuple[str, ...]] = {
     "opensearch": (opensearch.JARS,),
     "elasticsearch": (elasticsearch.JARS,),
     "hdfs": (hdfs.JARS,),
+    "yarn": (hdfs.JARS, yarn.JARS),
     "delta-spark": ("delta-spark",),
     "s3a": ("hadoop-aws", "aws-s3"),
 }

@@ -26,7 +26,20 @@ LIGHT = frozenset({"kafka", "spark-kafka"})
 REST = "(store or slow)"
 """ends the expression that chooses what `make test` leaves out"""
 
-STORES = ("kafka", "spark-kafka", "postgres", "cassandra", "hbase", "opensearch", "elasticsearch", "hdfs", "objects", "delta-spark", "s3a")
+STORES = (
+    "kafka",
+    "spark-kafka",
+    "postgres",
+    "cassandra",
+    "hbase",
+    "opensearch",
+    "elasticsearch",
+    "hdfs",
+    "objects",
+    "delta-spark",
+    "s3a",
+    "yarn",
+)
 """all that tests may need"""
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -41,6 +54,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "embedded/test_cassandra.py": ("cassandra",),
     "embedded/test_hbase.py": ("hbase",),
     "embedded/test_hdfs.py": ("hdfs",),
+    "embedded/test_yarn.py": ("hdfs", "yarn"),
     "embedded/test_objects.py": ("objects",),
     "embedded/test_postgres.py": ("postgres",),
     "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
@@ -69,6 +83,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """all tests of a place"""
 
 NEEDS_BY_FIXTURE: dict[str, dict[str, str]] = {
+    "launch": {"yarn": "yarn"},
+    "hosts": {"yarn": "yarn"},
     "connectors/cassandra": {"server": "cassandra"},
     "connectors/hbase": {"server": "hbase"},
     "connectors/postgres": {"server": "postgres", "guarded": "postgres", "small": "postgres"},
@@ -109,6 +125,8 @@ LONGEST = (
     "connectors/group/test_flows.py",
     "local/test_moves.py",
     "launch/test_standalone.py",
+    "launch/test_yarn.py",
+    "launch/test_yarn_flow.py",
     "connectors/kafka/test_channels.py",
     "end_to_end/tiers/test_cut_equals_fused.py",
     "harness/faults/test_control_faults.py",

@@ -11,12 +11,13 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from scribengin.core.errors import EnvironmentFault
+from scribengin.core.java import find_java
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch, pyspark_jars
 from scribengin.embedded.server import HOST, LoneServer, check_port, free_ports, java_command, load_or_create, start_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -41,10 +42,12 @@ class _Web(msgspec.Struct, frozen=True):
     port: int
 
 
-class _Node(LoneServer):
-    """A NameNode or a DataNode."""
+class HadoopProcess(LoneServer):
+    """A process of Hadoop with a web page of its own, such as a NameNode or a ResourceManager."""
 
     MAIN = ""
+    SETS: tuple[str, ...] = (JARS,)
+    """the sets of jars that it needs besides PySpark's"""
 
     def __init__(self, folder: Path, name: str, *, files: str) -> None:
         super().__init__(folder, name, files=files)
@@ -57,12 +60,21 @@ class _Node(LoneServer):
         return self.pid is not None
 
     def begin(self, conf: Path) -> bool:
-        """Start the process if it is not running, without waiting. `conf`: the folder with the settings. Returns True if it was started."""
+        """Start the process if it is not running, without waiting.
+
+        Args:
+            conf: the folder with the settings.
+
+        Returns:
+            True if it was started.
+        """
         if self.up:
             return False
         for port in (self._port, self.web_port):
             check_port(port, self.name)
-        self._server = start_server(self.name, self.command(conf), pid_file=self._pid_file, log=self.log)
+        self._server = start_server(
+            self.name, self.command(conf), pid_file=self._pid_file, log=self.log, environment={"JAVA_HOME": str(find_java().home)}
+        )
         return True
 
     def command(self, conf: Path, *arguments: str, main: str = "") -> list[str | Path]:
@@ -73,7 +85,7 @@ class _Node(LoneServer):
             arguments: the arguments of the program.
             main: the class of the other program; empty: that of the process.
         """
-        jars = [conf, *fetch(JARS), *pyspark_jars(*_OURS)]
+        jars = [conf, *(jar for name in self.SETS for jar in fetch(name)), *pyspark_jars(*_OURS)]
         return java_command(main or self.MAIN, jars, arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
 
     def asked(self, bean: str, timeout_s: float) -> dict[str, Any]:
@@ -85,20 +97,20 @@ class _Node(LoneServer):
             return found
 
     def start(self) -> None:
-        """Raise NotImplementedError: a node is started by `Hdfs.start` only."""
+        """Raise NotImplementedError: it is started together with others, by `Hdfs` or `Yarn`."""
         raise NotImplementedError
 
     def answers(self) -> bool:
-        """Raise NotImplementedError: a node does not serve alone; see `Hdfs.answers`."""
+        """Raise NotImplementedError: it does not serve alone; see `Hdfs.answers`, `Yarn.answers`."""
         raise NotImplementedError
 
     def wait_ready(self, ready: Callable[[], bool]) -> None:
-        """Wait until `ready` returns True. The process must have been started."""
+        """Wait until `ready` returns True. Raises EnvironmentFault: the process ends before. It must have been started."""
         assert self._server is not None
         self._server.wait_ready(ready, _READY_WITHIN_S)
 
 
-class NameNode(_Node):
+class NameNode(HadoopProcess):
     """The NameNode, which stores the names of files."""
 
     MAIN = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -113,7 +125,7 @@ class NameNode(_Node):
         _run(self.command(conf, "-format", "-nonInteractive"))
 
 
-class DataNode(_Node):
+class DataNode(HadoopProcess):
     """The DataNode, which stores the content of files."""
 
     MAIN = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -156,7 +168,7 @@ class Hdfs:
     def start(self) -> None:
         """Start the processes that are not running, and return when files can be written. Fetches the jars if the cache lacks them. Raises
         EnvironmentFault: there is no Java, jars cannot be fetched, a port is taken, or a process does not start."""
-        begun: list[_Node] = []
+        begun: list[HadoopProcess] = []
         try:
             conf = self._write_settings()
             if not self.name_node.up:
@@ -229,9 +241,14 @@ class Hdfs:
         }
         core = {"fs.defaultFS": self.uri, "hadoop.tmp.dir": self.folder / "run" / "tmp"}
         for file, settings in (("core-site.xml", core), ("hdfs-site.xml", site)):
-            lines = (f"<property><name>{key}</name><value>{escape(str(value))}</value></property>\n" for key, value in settings.items())
-            replace(conf / file, f"<configuration>\n{''.join(lines)}</configuration>\n".encode())
+            write_site(conf / file, settings)
         return conf
+
+
+def write_site(path: Path, settings: Mapping[str, object]) -> None:
+    """Write a file with Hadoop's settings. Raises EnvironmentFault."""
+    lines = (f"<property><name>{key}</name><value>{escape(str(value))}</value></property>\n" for key, value in settings.items())
+    replace(path, f"<configuration>\n{''.join(lines)}</configuration>\n".encode())
 
 
 def _run(command: list[str | Path]) -> None:

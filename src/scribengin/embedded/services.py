@@ -22,6 +22,7 @@ from scribengin.embedded.opensearch import OpenSearch
 from scribengin.embedded.postgres import Postgres
 from scribengin.embedded.server import LoneServer
 from scribengin.embedded.standalone import StandaloneCluster
+from scribengin.embedded.yarn import Yarn
 from scribengin.embedded.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _LONE: dict[str, Callable[[Path], LoneServer]] = {
     "objects": ObjectServer,
     "hbase": HBase,
 }
-NAMES = ("kafka", "zookeeper", "spark", *list(_LONE)[1:], "hdfs")
+NAMES = ("kafka", "zookeeper", "spark", *list(_LONE)[1:], "hdfs", "yarn")
 BY_DEFAULT = ("kafka", "zookeeper")
 """the services that are started if no name is given"""
 
@@ -83,7 +84,7 @@ def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lamb
             home = _home(folder, name)
             server = _open(name, home)
             _, pid, _ = _facts(server)
-            if isinstance(server, LoneServer | Hdfs):
+            if isinstance(server, LoneServer | Hdfs | Yarn):
                 server.fetch(tell)
             elif isinstance(server, KafkaCluster):
                 fetch(JARS, tell)
@@ -131,19 +132,21 @@ def _info_of(name: str, folder: Path) -> ServiceInfo:
     return ServiceInfo(name, state, address, pid, str(log), record.since)
 
 
-def _open(name: str, home: Path) -> Hdfs | KafkaCluster | LoneServer | StandaloneCluster:
+def _open(name: str, home: Path) -> Hdfs | KafkaCluster | LoneServer | StandaloneCluster | Yarn:
     if name in _LONE:
         return _LONE[name](home)
     if name == "hdfs":
         return Hdfs(home)
+    if name == "yarn":
+        return Yarn(home)
     return StandaloneCluster(home) if name == "spark" else KafkaCluster(home)
 
 
-def _facts(server: Hdfs | KafkaCluster | LoneServer | StandaloneCluster) -> tuple[str, int | None, Path]:
+def _facts(server: Hdfs | KafkaCluster | LoneServer | StandaloneCluster | Yarn) -> tuple[str, int | None, Path]:
     """(address, process id if it runs, log) of a server."""
     if isinstance(server, KafkaCluster):
         return server.bootstrap, server.brokers_up.get(1), server.log()
-    return server.uri if isinstance(server, LoneServer | Hdfs) else server.address, server.pid, server.log
+    return server.uri if isinstance(server, LoneServer | Hdfs | Yarn) else server.address, server.pid, server.log
 
 
 def _home(folder: Path, name: str) -> Path:

@@ -25,6 +25,7 @@ from scribengin.hosts.presence import runs_here
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import StandaloneLauncher
+from scribengin.launch.yarn import YarnCluster, YarnLauncher
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, RegistryEntry
 from scribengin.registry.records import Host
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from scribengin.control.home import Home
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Making
+    from scribengin.launch.contract import Launcher
     from scribengin.launch.standalone import SparkCluster
     from scribengin.registry.connection_settings import ConnectionSettings
     from scribengin.registry.contract import Registry
@@ -74,6 +76,8 @@ def without_own_variables(environment: Mapping[str, str], *secrets: str) -> dict
 
 HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
 """environment variables of a worker, besides the connection settings of the registry"""
+_FOLDER_AWAY = "home"
+"""the folder of a worker on another host, in the folder in which it starts"""
 _TAKEN_WITHIN_S = 30.0
 """seconds for which the session of a killed agent may still live"""
 
@@ -99,7 +103,7 @@ class NodeAgent:
         capacity: Capacity | None = None,
         token: Secret | None = None,
         make: Making | None = None,
-        cluster: SparkCluster | None = None,
+        cluster: SparkCluster | YarnCluster | None = None,
         listen: Listen | None = None,
     ) -> None:
         """Prepare a node; the block starts it. Raises Refused if `name` is not valid.
@@ -111,7 +115,8 @@ class NodeAgent:
             capacity: the most that its workers may have together; None: no limit.
             token: the token for masters, with which workers fetch packages.
             make: returns what is started for a worker; by default the program `scribengin.worker`.
-            cluster: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
+            cluster: the Spark cluster on which its workers' executors run, or the YARN cluster that runs its workers; None: Spark runs in
+                the workers.
             listen: the address of its page, and of its workers' logs; by default a free port of the loopback.
         """
         self.name = name
@@ -121,7 +126,9 @@ class NodeAgent:
         self._token = token
         self._cluster = cluster
         self._listen = listen or Listen()
-        self._make = make if make is not None else worker_order(home, name, entrance, token, reached_at(self._listen))
+        away = isinstance(cluster, YarnCluster)
+        reached = "" if away else reached_at(self._listen)
+        self._make = make if make is not None else worker_order(home, name, entrance, token, reached, away=away)
         self._stack = ExitStack()
         check_name(name)
 
@@ -178,14 +185,16 @@ class NodeAgent:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def _launcher(self) -> LocalLauncher | StandaloneLauncher:
+    def _launcher(self) -> LocalLauncher | StandaloneLauncher | YarnLauncher:
         """A launcher over the node's folder: it observes, and can end, the workers of earlier launchers."""
+        if isinstance(self._cluster, YarnCluster):
+            return YarnLauncher(self.home.workers, self._cluster)
         if self._cluster is not None:
             return StandaloneLauncher(self.home.workers, self._cluster)
         return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
 
 
-def logs_here(home: Home, launcher: LocalLauncher | StandaloneLauncher) -> Callable[[str], Sequence[str]]:
+def logs_here(home: Home, launcher: Launcher) -> Callable[[str], Sequence[str]]:
     """Returns a function: worker → the files of this host with its output, and with its tier's run log if the flow's state is elsewhere."""
 
     def logs(worker: str) -> Sequence[str]:
@@ -201,7 +210,9 @@ def reached_at(listen: Listen) -> str:
     return socket.gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
 
 
-def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Secret | None = None, host: str = LOOPBACK) -> Making:
+def worker_order(
+    home: Home, name: str, entrance: ConnectionSettings, token: Secret | None = None, host: str = LOOPBACK, *, away: bool = False
+) -> Making:
     """Returns a function that makes a launcher's order of a leader's order: the worker's command, and its environment with the connection
     settings of the registry.
 
@@ -211,6 +222,7 @@ def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Sec
         entrance: the connection settings of the registry.
         token: the token for masters.
         host: the address of this host; see `reached_at`.
+        away: True if the worker runs on another host: it then gets none of this host's variables, and a folder of its own there.
     """
 
     def make(worker: str, order: WorkerOrder) -> LaunchOrder:
@@ -220,10 +232,11 @@ def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Sec
         environment, secrets = entrance.of_worker(id_.flow, id_.tier)
         if token is not None:
             secrets = {**secrets, TOKEN: token}
+        here = {**without_own_variables(os.environ, *secrets), HOME: str(home.folder.absolute()), REACHED_AT: host}
         return LaunchOrder(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
-            {**without_own_variables(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name, REACHED_AT: host},
+            {**({HOME: _FOLDER_AWAY} if away else here), **environment, NODE: name},
             secrets,
             cores=order.cores,
             memory_bytes=order.memory_bytes,

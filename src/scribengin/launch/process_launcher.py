@@ -30,7 +30,7 @@ from scribengin.launch.marks import VARIABLE, mark_of, marked_processes
 from scribengin.launch.records import Ordered, WorkerRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
     from signal import Signals
 
@@ -217,6 +217,7 @@ class Children:
         environment: Mapping[str, str],
         fits: Callable[[list[Ordered]], None] = lambda _others: None,
         cpus: Callable[[list[Ordered]], tuple[int, ...]] = lambda _others: (),
+        program: Callable[[Path], tuple[Sequence[str], Mapping[str, str | None]]] | None = None,
     ) -> None:
         """Start a worker. No other process starts a worker in this folder meanwhile.
 
@@ -227,6 +228,8 @@ class Children:
             environment: variables, besides those in the order.
             fits: called before with the orders of all existing workers; it raises if this one needs too much.
             cpus: called with the same; it returns the CPUs that the worker may use, none for any.
+            program: for a worker on another machine: called with the folder of its records, it returns the command and the environment of
+                the process that is started here in its place, such as `spark-submit`.
         """
         records = self._records(order.worker)
         if _was_begun(records):
@@ -239,12 +242,17 @@ class Children:
             with explained(f"{records.folder} cannot be created"):
                 records.folder.mkdir(mode=0o700, exist_ok=True)
             log = log_path(self.folder / "logs", order.worker)
+            argv: Sequence[str] = order.argv
+            secrets = {name: secret.reveal() for name, secret in order.secrets.items()}
+            asked: Mapping[str, str | None] = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master)}
+            if program is not None:
+                argv, asked = program(records.folder)
             records.write_order(
                 Ordered(
                     order.worker,
                     order.digest,
                     time.time(),
-                    order.argv,
+                    tuple(argv),
                     order.cores,
                     order.memory_bytes,
                     mark_of(self.folder, order.worker),
@@ -256,9 +264,7 @@ class Children:
             )
             records.remove_stopping()  # of an earlier start that failed
             write_spark_settings(records.folder, {**settings, **order.spark})
-            secrets = {name: secret.reveal() for name, secret in order.secrets.items()}
-            asked = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master), VARIABLE: None}
-            given = {name: value for name, value in (os.environ | asked).items() if value is not None}
+            given = {name: value for name, value in {**os.environ, **asked, VARIABLE: None}.items() if value is not None}
             _start_keeper(order.worker, records.folder, lock, given)
 
     def on_end(self, wake: Callable[[], None]) -> None:

@@ -74,7 +74,7 @@ def _resources(flows: Sequence[PreparedFlow]) -> Resources:
 def _given(resources: Resources, settings: RunSettings) -> tuple[str, str]:
     """(Spark's master, heap): from the settings of the run, otherwise from the resources of the tier."""
     master = settings.master or (f"local[{resources.cores},3]" if resources.cores else "")
-    here = not master.startswith("spark://")  # otherwise it is the memory of the executors, which the launcher has requested
+    here = not master or master.startswith("local")  # otherwise it is the memory of the executors, which the launcher has requested
     memory = settings.memory or (f"{max(1, resources.memory // 2**20)}m" if resources.memory and here else "")
     return master, memory
 

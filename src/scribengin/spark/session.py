@@ -144,7 +144,7 @@ class SparkStart:
         }
         if find_spec("pandas") is None:  # without pandas PySpark disables it in any case, with a warning for each function
             settings[_ARROW_UDFS] = "false"
-        if self._master.startswith("spark://") and not is_loopback_master(self._master):
+        if self._master == "yarn" or (self._master.startswith("spark://") and not is_loopback_master(self._master)):
             # on a cluster the operator configures the driver's address; by default Spark chooses it
             del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
         settings |= dict(conf)
@@ -267,8 +267,10 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def jvm_status(spark: SparkSession) -> int | None:
-    """The exit status of the session's JVM; None while it runs."""
-    status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
+    """The exit status of the session's JVM; None while it runs. In the driver's container of a cluster the JVM has started this process,
+    which ends with it."""
+    process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    status: int | None = None if process is None else process.poll()
     return status
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from scribengin.control.masters import TOKEN, addresses, certificates_of, leader
 from scribengin.control.peers import read_remote, with_remote
 from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
-from scribengin.core.errors import Exit, Refused
+from scribengin.core.errors import Exit, Refused, ScribenginError
 from scribengin.core.net import LOOPBACK
 from scribengin.core.secret import Secret
 from scribengin.packages.fetch import FetchedPackages
@@ -39,7 +39,7 @@ from scribengin.watching.progress import ProgressBuilder
 from scribengin.worker.attempt import HelperAttempt, TierAttempt
 from scribengin.worker.log import Timeline, tell
 from scribengin.worker.progress import Reporter
-from scribengin.worker.registry_watch import DesiredState, LiveLimits, LiveTurns
+from scribengin.worker.registry_watch import DesiredState, LiveLimits, LiveTurns, OwnOrder
 from scribengin.worker.service import WorkerService
 from scribengin.worker.sharing import REACHED_AT
 from scribengin.worker.status_page import Glance, serve_page
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.records import Spec
 
-HOME = "SCRIBENGIN_HOME"
+HOME, NODE, MASTER = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE", "SCRIBENGIN_SPARK_MASTER"
 
 
 def main(worker: str) -> Exit:
@@ -95,7 +95,8 @@ def main(worker: str) -> Exit:
 
         feeders = partial(_feeders, Workflows(registry), id_.flow)
         kind = HelperAttempt if is_helper(id_.tier) else TierAttempt
-        word, host = partial(_word, registry, id_), os.environ.get(REACHED_AT, LOOPBACK)
+        in_yarn = os.environ.get(MASTER) == "yarn"
+        word, host = partial(_word, registry, id_), os.environ.get(REACHED_AT) or (socket.gethostname() if in_yarn else LOOPBACK)
         here = Home(Path(os.environ[HOME])).scratch
         attempt = kind(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, word, host, here)
         stack.callback(attempt.close)
@@ -135,6 +136,10 @@ def main(worker: str) -> Exit:
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
+        if in_yarn:
+            stack.callback(OwnOrder(registry, os.environ[NODE], worker, service.stop).close)
+            with suppress(ScribenginError):  # the attempt meets it too, and reports it
+                attempt.session()  # YARN ends a driver that has had no session for some minutes
         return service.serve()
 
 

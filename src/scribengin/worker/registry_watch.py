@@ -14,7 +14,7 @@ from scribengin.core.log_once import ReportedTexts
 from scribengin.local.rate_limit import FlowLimits, RateLimit, UpstreamShare
 from scribengin.registry.contract import Damaged
 from scribengin.registry.record_io import Newer, Stored, read_record, stored_as
-from scribengin.registry.tree import GROUP, HELD_BACK, LEASE, LIMIT, RUN, SHARE, SPARE, WANTED
+from scribengin.registry.tree import GROUP, HELD_BACK, LEASE, LIMIT, RUN, SHARE, SPARE, WANTED, WORKER_ORDER
 from scribengin.worker.log import tell
 
 if TYPE_CHECKING:
@@ -149,6 +149,35 @@ class LiveTurns:
             self._now[group] = MemberOverrides()
         elif isinstance(said, Stored):
             self._now[group] = MemberOverrides(said.record.members, said.record.out)
+
+
+_ORDER_READ_S = 10.0
+
+
+class OwnOrder:
+    """The order of a worker that no signal reaches, because it runs in a cluster: `stop` is called when the order asks it to end. `close`
+    ends its thread.
+
+    Args:
+        registry: where the order is.
+        node: the name of the node that has started the worker.
+        worker: the worker's id.
+        stop: called with the reason.
+    """
+
+    def __init__(self, registry: Registry, node: str, worker: str, stop: Callable[[str], None]) -> None:
+        self._stop = stop
+        self._followed = Followed(registry, "order", _ORDER_READ_S, tell)
+        self._followed.add("the worker does not learn of a stop request", (WORKER_ORDER(node, worker),), self._take)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._followed.close()
+
+    def _take(self, found: Sequence[Found]) -> None:
+        (order,) = found
+        if isinstance(order, Stored) and order.record.ask != "run":
+            self._stop("its node was ordered to stop it")
 
 
 # A flow's limits while its worker runs, its share of quotas, and the share that downstream flows leave to its sinks: read again after a

@@ -129,14 +129,17 @@ class WorkerService:
         self._before = 0
         """number of Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
+        self._asked_why = ""
         self._task = task
         self._reload = reload
         self._touched = threading.Event()
         """the record of its report was changed, perhaps by this worker"""
         self._watch = registry.watch(REPORT(id_.flow, id_.tier).path, self._touched.set)
 
-    def stop(self) -> None:
-        """End after the current Batches, whatever the desired state. May be called from any thread or signal handler."""
+    def stop(self, why: str = "it received SIGTERM") -> None:
+        """End after the current Batches, whatever the desired state. May be called from any thread or signal handler. `why`: the reason,
+        for the report of the end."""
+        self._asked_why = why
         self._asked.set()
 
     def serve(self) -> Exit:
@@ -150,7 +153,7 @@ class WorkerService:
             open_task = wish is not None and wish.task not in ("", self._report.task)
             idle = wish is None or (wish.goal == "stopped" and not open_task)
             if self._asked.is_set():
-                return self._end("stopped", wish, "it received SIGTERM", told=True)
+                return self._end("stopped", wish, self._asked_why, told=True)
             if wish is None:
                 return self._end("stopped", wish, f"it is no longer needed: {orders.why}")
             if idle or wish.version != self._version:

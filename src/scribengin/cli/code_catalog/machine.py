@@ -225,6 +225,20 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/launch/test_memory.py::test_it_refuses_as_long_as_it_is_told_to_and_when_its_cores_are_taken",
     ),
     met(
+        "yarn-settings",
+        "Settings of a YARN cluster that name no ResourceManager",
+        "A node with `--launcher yarn` needs the folder with the client settings of the cluster.",
+        "Give the folder with yarn-site.xml, core-site.xml and hdfs-site.xml: `--yarn-conf FOLDER`.",
+        "tests/launch/test_yarn.py::test_settings_without_a_resource_manager_are_refused",
+    ),
+    met(
+        "yarn-refused",
+        "YARN refuses the user of a node",
+        "The ResourceManager does not let this user look at, or end, applications.",
+        "Run the node as a user who may use the queue and end its applications.",
+        "tests/launch/test_yarn.py::test_a_user_who_may_not_is_told",
+    ),
+    met(
         "node-name",
         "A name that no node can have",
         "Names of nodes are letters, digits and `. _ : -`, at most 127.",

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Tier
 
 
-_SAID_OTHERWISE = (
-    *("spark.master", "spark.submit.", "spark.app.name", "spark.cores.max", "spark.local.dir"),
+_SAID_OTHERWISE = {
+    *("spark.master", "spark.app.name", "spark.cores.max", "spark.local.dir"),
     *("spark.driver.memory", "spark.driver.host", "spark.driver.bindAddress"),
     *("spark.executor.memory", "spark.executor.cores", "spark.executor.instances"),
-)
+}
 _MEANT = (
     *("asyncProgressTracking", "realTimeMode", "checkpointFileManagerClass", "stopActiveRunOnRestart", "stateStore.providerClass"),
     *(
@@ -77,7 +77,9 @@ def settings_are_sparks(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem_at_key(
                     "spark-setting", path, f'"{name}" is not a Spark setting', "write a name that begins with spark."
                 )
-            elif name.startswith(_SAID_OTHERWISE):
+            elif name == "spark.driver.memory" and tier.resources.executors is not None:
+                continue  # `memory` is that of each executor then
+            elif name in _SAID_OTHERWISE or name.startswith("spark.submit."):
                 yield subject.problem_at_key(
                     "spark-setting",
                     path,

@@ -1,0 +1,562 @@
+"""Workers in YARN: each is an application whose driver runs in the container of its application master (Spark's cluster mode).
+
+The application is submitted by Spark's own client, `spark-submit`, which the process launcher runs and supervises on this machine as it
+does a worker: so an order begins at most one submission, and how that ended is known to every later launcher. From then on YARN has the
+worker: it outlives the client, this machine and the launcher.
+
+An application has two tags: one for all workers of the folder, and one for the one start of the worker. By them it is found again, also
+if the client was killed after YARN had accepted the application. YARN starts the driver once (`spark.yarn.maxAppAttempts` is 1): the next
+try is another worker, which the control plane orders. Who sets more attempts has two drivers of one worker for a moment; their leases
+decide which one writes.
+
+YARN can only kill a driver, not ask it to end. So `stop` writes down when the worker is to be killed; a worker of a control plane reads
+the request in its own order in the registry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
+from getpass import getuser
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from signal import strsignal
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault, Unreachable
+from scribengin.core.java import find_java
+from scribengin.core.storage import explained, read_or_none, replace
+from scribengin.launch import container
+from scribengin.launch.contract import ObservedWorker
+from scribengin.launch.process_launcher import LOG_BYTES, ORPHAN_GRACE_S, Children, log_path
+from scribengin.launch.process_launcher import NAME as SETTINGS
+from scribengin.launch.records import WorkerRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scribengin.core.secret import Secret
+    from scribengin.launch.contract import LaunchOrder, State
+    from scribengin.launch.records import Stopping
+
+_ANSWER_S = 5.0
+_LOOK_S = 1.0
+"""seconds for which an answer of YARN is used again: a node observes its workers twice a second"""
+_ANSWER_BYTES = 2**26
+_LOG_TAIL = 2**20
+"""the bytes of a container's output that are fetched"""
+_MIB = 2**20
+_EXECUTOR_MIB = 1024
+"""Spark's own default"""
+_LIVE = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"})
+_KILLED = -9
+_MEMORY_EXCEEDED = (-103, -104)
+"""the exit codes of containers that YARN has ended because of their virtual or physical memory"""
+_NODE_LOST = -100
+_SESSION_WITHIN = "9m"
+"""less than the ten minutes after which YARN itself ends an application master that has not registered"""
+_START = "start.json"
+_USER_STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
+_CONTAINER_STATUS = re.compile(r"exited with\s+exitCode: (-?\d+)")
+_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+_CONTAINER = re.compile(r"container_\w+")
+_FRAME = re.compile(
+    rb"\A(?:(?:Container: |LogAggregationType: |LogType:|LogLastModifiedTime:|LogLength:|LogContents:|={9,}).*\n)+"
+    rb"|End of LogType:[^\n]*\n\*+\s*\Z"
+)
+"""what a NodeManager writes around the output of a container"""
+_FAULTS = (
+    (
+        re.compile(r"submitted by user \S+ to unknown queue: ?(\S+)"),
+        "the queue {0} does not exist",
+        "name one of the cluster's queues: --yarn-queue",
+    ),
+    (
+        re.compile(r"User (\S+) (?:cannot|does not have permission to) submit \S+ (?:to )?queue (\S+)"),
+        "user {0} may not submit to the queue {1}",
+        "use another queue, or have the rights given",
+    ),
+    (
+        re.compile(r"Required (executor|AM) memory \((.+?)\).* is above the max threshold \((.+?)\)"),
+        "a container can have {2} of memory, and {1} was requested for the {0}",
+        "request less memory, or raise yarn.scheduler.maximum-allocation-mb and yarn.nodemanager.resource.memory-mb",
+    ),
+    (re.compile(r"Name node is in safe mode"), "HDFS is in safe mode", "wait until it has left it, or read: hdfs dfsadmin -safemode get"),
+    (re.compile(r"Permission denied: user=(\S+?),"), "user {0} may not write to its folder in HDFS", "create /user/{0} for it"),
+)
+"""causes of a failed submission in the output of Spark's client: pattern, what it means, and what to do"""
+
+
+class _Start(msgspec.Struct, frozen=True):
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class YarnCluster:
+    """A YARN cluster, and how applications are submitted to it.
+
+    Attributes:
+        conf: the folder with the settings of its clients: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`.
+        web: the addresses of the ResourceManagers' web pages, `http://host:port`; more than one if another takes over when one fails.
+        queue: the queue of the applications; empty: YARN's default.
+        python: the Python of drivers and executors, on every host of the cluster.
+        local: True if only this machine reaches the cluster.
+    """
+
+    conf: Path
+    web: tuple[str, ...]
+    queue: str = ""
+    python: str = sys.executable
+    local: bool = False
+
+    @property
+    def master(self) -> str:
+        """The cluster in messages and records: `yarn at` the address of its first ResourceManager."""
+        return f"yarn at {self.web[0]}"
+
+    @classmethod
+    def of(cls, conf: Path, *, queue: str = "", python: str = "") -> YarnCluster:
+        """The cluster of a folder with settings.
+
+        Args:
+            conf: the folder.
+            queue: see `YarnCluster`.
+            python: see `YarnCluster`; empty: the path of this Python.
+
+        Raises:
+            EnvironmentFault: the folder has no valid settings of a ResourceManager.
+        """
+        settings: dict[str, str] = {}
+        for name in ("core-site.xml", "yarn-site.xml"):
+            settings |= _site(conf / name)
+        secure = settings.get("yarn.http.policy", "") == "HTTPS_ONLY"
+        key, scheme, port = ("webapp.https.address", "https", 8090) if secure else ("webapp.address", "http", 8088)
+        names = [f".{name.strip()}" for name in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if name.strip()] or [""]
+        web = []
+        for name in names:
+            place = settings.get(f"yarn.resourcemanager.{key}{name}")
+            if place is None and (host := settings.get(f"yarn.resourcemanager.hostname{name}")):
+                place = f"{host}:{port}"
+            if place is not None:
+                web.append(f"{scheme}://{place}")
+        if not web:
+            raise EnvironmentFault(
+                f"{conf / 'yarn-site.xml'} does not name a ResourceManager",
+                remedy="use the folder with the cluster's client settings: yarn-site.xml with yarn.resourcemanager.hostname or "
+                "yarn.resourcemanager.webapp.address",
+                code="yarn-settings",
+            )
+        local = all(urlsplit(each).hostname in ("127.0.0.1", "localhost", "::1") for each in web)
+        return cls(conf.absolute(), tuple(web), queue, python or sys.executable, local)
+
+
+class Application(msgspec.Struct, frozen=True, rename="camel"):
+    """An application as YARN's REST API describes it; times are in milliseconds since the epoch."""
+
+    id: str
+    name: str
+    state: str
+    final_status: str = ""
+    diagnostics: str = ""
+    started_time: int = 0
+    finished_time: int = 0
+    application_tags: str = ""
+    am_container_logs: str = ""
+    user: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        """True if it runs, or may still run."""
+        return self.state in _LIVE
+
+
+class _Applications(msgspec.Struct, frozen=True):
+    app: list[Application] = []
+
+
+class _Found(msgspec.Struct, frozen=True):
+    apps: _Applications | None = None
+
+
+class ResourceManagers:
+    """The REST API of a cluster's ResourceManagers, as far as launchers need it."""
+
+    def __init__(self, web: Sequence[str]) -> None:
+        self._web = list(web)
+
+    def tagged(self, tag: str) -> list[Application]:
+        """The applications of this user with a tag, also those that have ended, as long as YARN remembers them. Raises Unreachable."""
+        answer = self._call(f"/ws/v1/cluster/apps?applicationTags={quote(tag)}&deSelects=resourceRequests,appNodeLabelExpression")
+        try:
+            found = msgspec.json.decode(answer, type=_Found)
+        except msgspec.DecodeError as error:
+            raise Unreachable(
+                f"the answer of YARN's ResourceManager at {self._web[0]} cannot be read: {error}",
+                remedy="check that this is the address of its web page, without a login in front of it",
+                code="cluster-silent",
+            ) from error
+        # anyone may tag an application
+        return [each for each in found.apps.app if each.user == _user()] if found.apps is not None else []
+
+    def kill(self, application: str) -> None:
+        """Kill an application. Raises Unreachable, EnvironmentFault: this user may not."""
+        self._call(f"/ws/v1/cluster/apps/{application}/state?user.name={quote(_user())}", b'{"state":"KILLED"}')
+
+    def _call(self, path: str, body: bytes | None = None) -> bytes:
+        """The answer of the first ResourceManager that answers; it is asked first from then on."""
+        why: Exception | None = None
+        for web in self._web:
+            headers = {"Accept": "application/json", "Content-Type": "application/json"}
+            request = urllib.request.Request(web + path, data=body, method="GET" if body is None else "PUT", headers=headers)
+            try:
+                with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
+                    said: bytes = answer.read(_ANSWER_BYTES)
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code in (401, 403):
+                    raise EnvironmentFault(
+                        f"YARN's ResourceManager at {web} refuses this user ({_user()}): {error.code} {error.reason}",
+                        remedy="run the node as a user who may use and end applications of the queue",
+                        code="yarn-refused",
+                    ) from error
+                why = error
+            except (OSError, ValueError) as error:
+                why = error
+            else:
+                self._web = [web, *(other for other in self._web if other != web)]
+                return said
+        raise Unreachable(
+            f"YARN's ResourceManager does not answer at {', '.join(self._web)}: {why}",
+            remedy="check that it is running, and that yarn-site.xml has the address of its web page",
+            code="cluster-silent",
+        ) from why
+
+
+class YarnLauncher:
+    """A launcher whose workers are applications of a YARN cluster; see `Launcher`.
+
+    `folder` has the records of the workers, and their output as it was last fetched. One process at a time may use the folder of a host.
+    """
+
+    def __init__(self, folder: Path, cluster: YarnCluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
+        self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
+        self._cluster = cluster
+        self._managers = ResourceManagers(cluster.web)
+        self._asked_s, self._answer = 0.0, list[Application]()
+        self._tag = f"scribengin-{sha256(str(self._children.folder).encode()).hexdigest()[:16]}"
+
+    def start(self, order: LaunchOrder) -> None:
+        """Submit an application, unless the order was begun before; see `Launcher.start`."""
+        self._applications()  # nothing is started if YARN does not answer: a client would try for a quarter of an hour
+
+        def program(records: Path) -> tuple[Sequence[str], Mapping[str, str | None]]:
+            tag = f"scribengin-{secrets.token_hex(12)}"
+            _write_private(records / _START, msgspec.json.encode(_Start(tag)))
+            _write_private(records / container.ENVIRONMENT, _environment(order))
+            return self._submission(order, records, tag)
+
+        self._children.start(order, master="yarn", settings=self._settings(order), environment={}, program=program)
+        self._asked_s = 0.0
+
+    def stop(self, worker: str, grace_s: float) -> None:
+        """Kill a worker that has not ended after `grace_s` seconds; see `Launcher.stop`. A launcher does that when it observes."""
+        seen = next((each for each in self._observe(0.0) if each.worker == worker), None)
+        if seen is None or seen.is_over:
+            return
+        records = self._records(worker)
+        before = records.stopping()
+        if records.folder.is_dir() and (before is None or time.monotonic() + grace_s < before.dies_at_s):
+            records.write_stopping(grace_s)
+
+    def kill(self, worker: str) -> None:
+        """Kill a worker's application, and a client that still submits it; see `Launcher.kill`."""
+        records = self._records(worker)
+        if records.folder.is_dir():
+            records.write_stopping(0.0)
+        self._children.kill(worker)
+        for application in self._applications():
+            if application.is_live and application.name == worker:
+                self._managers.kill(application.id)
+                self._asked_s = 0.0
+
+    def observe(self) -> list[ObservedWorker]:
+        """The workers of this folder; see `Launcher.observe`. Kills those whose time has come. Raises Unreachable: YARN does not answer."""
+        return self._observe(_LOOK_S)
+
+    def logs(self, worker: str) -> tuple[str, ...]:
+        """The files of this host with the output of the worker and of its submission, oldest first; see `Launcher.logs`. The end of the
+        output of the driver's container is fetched from its NodeManager."""
+        folder = self._children.folder / "logs"
+        output = log_path(folder, f"{worker}.container")
+        application = next((each for each in self._applications() if self._is_of(each, worker)), None)
+        if application is not None and application.am_container_logs:
+            with suppress(OSError):  # its NodeManager is gone, or YARN has deleted the output: what was fetched before stays
+                text = _container_output(application.am_container_logs)
+                if text:
+                    replace(output, text)
+        return (*self._children.logs(worker), *([str(output)] if output.exists() else []))
+
+    def forget(self, worker: str) -> None:
+        """Remove a worker's record; see `Launcher.forget`."""
+        seen = next((each for each in self._observe(0.0) if each.worker == worker), None)
+        if seen is not None and seen.is_over:
+            self._children.forget(worker)
+
+    def close(self) -> None:
+        """Release the resources of the launcher; see `Launcher.close`."""
+        self._children.close()
+
+    # --- pieces ---
+
+    def _observe(self, age_s: float) -> list[ObservedWorker]:
+        """The workers of this folder, by an answer of YARN that may be `age_s` seconds old."""
+        here = {seen.worker: seen for seen in self._children.observe()}
+        applications = self._applications(age_s)
+        known = {worker for worker in here if any(self._is_of(each, worker) for each in applications)}
+        if any(here[worker].state not in ("starting", "running") for worker in here.keys() - known):
+            applications = self._applications()  # a client has ended, perhaps after the answer: YARN may have its application now
+        found = [self._seen(worker, here[worker], applications) for worker in sorted(here)]
+        for application in applications:
+            if not application.is_live:
+                continue
+            if application.name not in here:  # its records are lost
+                where = f"{application.id} in YARN"
+                found.append(ObservedWorker(application.name, _state_of(application), "", application.started_time / 1000, where))
+            elif self._start_tag(application.name) not in application.application_tags.split(","):
+                self._managers.kill(application.id)  # of an earlier start, whose end was recorded
+        return sorted(found, key=lambda seen: seen.worker)
+
+    def _records(self, worker: str) -> WorkerRecords:
+        return WorkerRecords(self._children.folder / "workers" / worker)
+
+    def _applications(self, age_s: float = 0.0) -> list[Application]:
+        """The applications of this folder, newest first; the answer may be `age_s` seconds old."""
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= age_s or not self._asked_s:
+            self._answer = sorted(self._managers.tagged(self._tag), key=lambda each: each.started_time, reverse=True)
+            self._asked_s = now_s
+        return self._answer
+
+    def _is_of(self, application: Application, worker: str) -> bool:
+        return application.name == worker and self._start_tag(worker) in application.application_tags.split(",")
+
+    def _start_tag(self, worker: str) -> str:
+        """The tag of the worker's present start; empty if there is no record of it."""
+        data = read_or_none(self._records(worker).folder / _START)
+        with suppress(msgspec.DecodeError):
+            return "" if data is None else msgspec.json.decode(data, type=_Start).tag
+        return ""
+
+    def _seen(self, worker: str, here: ObservedWorker, applications: Sequence[Application]) -> ObservedWorker:
+        """A worker with records. `here` is the client that submits it, as a process of this machine."""
+        records = self._records(worker)
+        stopping = records.stopping()
+        application = next((each for each in applications if self._is_of(each, worker)), None)
+        if application is None:
+            return self._submitted(here, stopping is not None)
+        where = f"{application.id} in YARN"
+        started_s, ended_s = application.started_time / 1000, application.finished_time / 1000
+        if application.is_live:
+            if stopping is not None and stopping.dies_at_s <= time.monotonic():
+                self._managers.kill(application.id)
+            state = _state_of(application)
+            reason = " ".join(application.diagnostics.split()) if state == "starting" else ""
+            return ObservedWorker(worker, state, here.order, started_s, where, None, None, reason, stopping is not None)
+        status, reason = outcome_of(application, stopping)
+        return ObservedWorker(
+            worker,
+            "gone" if status is None else "exited",
+            here.order,
+            ended_s,
+            where,
+            None,
+            status,
+            reason,
+            stopping is not None,
+            here.strays,
+        )
+
+    def _submitted(self, here: ObservedWorker, stopping: bool) -> ObservedWorker:
+        """A worker of which YARN has no application: it is being submitted, or its submission failed, or YARN no longer knows it."""
+        if here.state in ("starting", "running"):
+            return ObservedWorker(here.worker, "starting", here.order, here.since_s, "its submission to YARN", stopping=stopping)
+        if here.state == "exited" and stopping:
+            return replace_fields(here, stopping=True)
+        if here.state == "exited" and here.status == 0:
+            reason = "YARN no longer knows its application: the ResourceManager was started without its state, or forgot it"
+        else:
+            fault = submission_fault(_tail(self._children.logs(here.worker)))
+            reason = f"it was not submitted to YARN: {fault or here.reason}"
+        return ObservedWorker(here.worker, "gone", here.order, here.since_s, "", None, None, reason, stopping, here.strays)
+
+    def _settings(self, order: LaunchOrder) -> dict[str, str | Secret]:
+        memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
+        settings: dict[str, str | Secret] = {
+            "spark.executor.cores": str(order.cores),
+            "spark.executor.instances": str(order.executors),
+            "spark.executor.memory": f"{memory_mib}m",
+            "spark.yarn.maxAppAttempts": "1",
+            # by default a driver that has no session after 100 s is ended; a worker starts its session at once, or reports why it cannot
+            "spark.yarn.am.waitTime": _SESSION_WITHIN,
+            "spark.yarn.jars": f"local:{_spark_home()}/jars/*",
+            "spark.yarn.appMasterEnv.PYSPARK_PYTHON": self._cluster.python,
+            "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": self._cluster.python,
+            "spark.executorEnv.PYSPARK_PYTHON": self._cluster.python,
+        }
+        if self._cluster.queue:
+            settings["spark.yarn.queue"] = self._cluster.queue
+        for prefix in ("spark.yarn.appMasterEnv.", "spark.executorEnv."):
+            if path := os.environ.get("PYTHONPATH"):
+                settings[f"{prefix}PYTHONPATH"] = path  # so that the containers can import what this process can
+            if self._cluster.local:
+                settings[f"{prefix}SPARK_LOCAL_IP"] = "127.0.0.1"
+        return settings
+
+    def _submission(self, order: LaunchOrder, records: Path, tag: str) -> tuple[Sequence[str], Mapping[str, str | None]]:
+        """The command and the environment of the client. `tag`: the tag of this start."""
+        private = [f"{records / container.ENVIRONMENT}#{container.ENVIRONMENT}"]
+        files = [str(order.spark["spark.yarn.dist.files"])] if "spark.yarn.dist.files" in order.spark else []
+        command = [
+            str(_spark_home() / "bin" / "spark-submit"),
+            "--master=yarn",
+            "--deploy-mode=cluster",
+            f"--name={order.worker}",
+            f"--properties-file={records / SETTINGS}",
+            f"--files={','.join([*files, *private])}",
+            # these take precedence over the settings of a flow
+            f"--conf=spark.yarn.tags={self._tag},{tag}",
+            "--conf=spark.yarn.submit.waitAppCompletion=false",
+            container.__file__,
+            *order.argv[1:],
+        ]
+        environment = {"HADOOP_CONF_DIR": str(self._cluster.conf), "YARN_CONF_DIR": None, "SPARK_HOME": str(_spark_home())}
+        environment |= {"JAVA_HOME": str(find_java().home), "SPARK_CONF_DIR": None, "PYSPARK_SUBMIT_ARGS": None}
+        environment |= {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        return command, environment | ({"SPARK_LOCAL_IP": "127.0.0.1"} if self._cluster.local else {})
+
+
+def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int | None, str]:
+    """How an application ended.
+
+    Args:
+        application: an application that is not live.
+        stopping: the request to stop its worker; None if there was none.
+
+    Returns:
+        Its exit status (0 to 255, the negative number of a signal, or None if it is unknown), and the reason; empty for status 0.
+    """
+    said = " ".join(application.diagnostics.split())
+    if application.state == "KILLED":
+        if stopping is None:
+            return _KILLED, f"it was killed in YARN: {said or 'without a reason'}"
+        grace_s = stopping.grace_s
+        return _KILLED, f"killed: it did not stop within {grace_s:g} s of the stop request" if grace_s else "killed, as requested"
+    if application.final_status == "SUCCEEDED":
+        return 0, ""
+    if found := _USER_STATUS.search(said):
+        status = int(found[1])
+        if status > 128:
+            return 128 - status, f"ended by signal {status - 128} ({strsignal(status - 128)})"
+        return status, f"ended with status {status}"
+    if found := _NO_PROGRAM.search(said):
+        return 127, f"its host cannot start {found[1]}; install Python and Scribengin there, or name another path: --yarn-python"
+    if found := _CONTAINER_STATUS.search(said):
+        code = int(found[1])
+        if code in _MEMORY_EXCEEDED:
+            return _KILLED, "YARN ended its container, which used more memory than requested; raise spark.driver.memoryOverhead"
+        if code == _NODE_LOST:
+            return None, "the host of its container is lost"
+        if code > 128:
+            return 128 - code, f"ended by signal {code - 128} ({strsignal(code - 128)})"
+        return (code, f"ended with status {code}: {said}") if code >= 0 else (None, f"YARN ended its container ({code}): {said}")
+    return None, f"it failed in YARN: {submission_fault(said) or said or 'without a reason'}"
+
+
+def submission_fault(output: str) -> str:
+    """Why a submission failed, with what to do, from the output of Spark's client or YARN's own words; the last line that names an
+    exception, if the cause is not known."""
+    for pattern, what, remedy in _FAULTS:
+        if found := pattern.search(output):
+            return f"{what.format(*found.groups())}; {remedy.format(*found.groups())}"
+    causes = [
+        line.strip() for line in output.splitlines() if re.match(r"(Caused by: |Exception in thread .* )?[\w.$]+(Exception|Error)\b", line)
+    ]
+    return causes[-1] if causes else ""
+
+
+def _tail(files: Sequence[str]) -> str:
+    """The end of the last of the files; empty if there is none."""
+    if not files:
+        return ""
+    with Path(files[-1]).open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
+        return file.read().decode(errors="replace")
+
+
+def _state_of(application: Application) -> State:
+    """The state of the worker of a live application."""
+    return "running" if application.state == "RUNNING" else "starting"
+
+
+def _environment(order: LaunchOrder) -> bytes:
+    """The variables of the worker, with secrets, for a file that only its user may read."""
+    hidden = {name: secret.reveal() for name, secret in order.secrets.items()}
+    return msgspec.json.encode({**order.environment, **hidden, container.SPARK_MASTER: "yarn"})
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file with mode 0600 from its creation. Raises EnvironmentFault."""
+    with explained(f"{path} cannot be written"):
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+
+
+def _container_output(logs: str) -> bytes:
+    """The end of what a container has printed. `logs`: the address of the page that shows it. Raises OSError."""
+    place, found = urlsplit(logs), _CONTAINER.search(logs)
+    if found is None:
+        return b""
+    parts = []
+    for name in ("stdout", "stderr"):
+        url = f"{place.scheme}://{place.netloc}/ws/v1/node/containerlogs/{found[0]}/{name}?size=-{_LOG_TAIL}"
+        with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
+            parts.append(_FRAME.sub(b"", answer.read(_ANSWER_BYTES)))
+    return b"".join(parts)
+
+
+def _user() -> str:
+    """The user in YARN: HADOOP_USER_NAME, or that of this process."""
+    return os.environ.get("HADOOP_USER_NAME") or getuser()
+
+
+def _spark_home() -> Path:
+    """The folder of this Python's PySpark."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def _site(path: Path) -> dict[str, str]:
+    """The settings of a file; empty if it does not exist. Raises EnvironmentFault: it is not valid."""
+    if not path.exists():
+        return {}
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError) as error:
+        raise EnvironmentFault(f"{path} cannot be read: {error}", remedy="repair the file", code="yarn-settings") from error
+    return {(each.findtext("name") or "").strip(): (each.findtext("value") or "").strip() for each in root.iter("property")}

@@ -1,0 +1,261 @@
+"""Workers in a real YARN, and what is told of applications that end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.core.errors import EnvironmentFault, Unreachable
+from scribengin.core.process import within
+from scribengin.core.secret import Secret
+from scribengin.embedded.server import free_ports
+from scribengin.launch.contract import LaunchOrder, ObservedWorker
+from scribengin.launch.records import Stopping
+from scribengin.launch.yarn import Application, YarnCluster, YarnLauncher, outcome_of, submission_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.embedded.yarn import Yarn
+
+PROGRAM = Path(__file__).with_name("yarn_program.py")
+WITHIN_S = 240.0
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.driver.memoryOverhead": "256m",
+    "spark.executor.memoryOverhead": "256m",
+    "spark.ui.enabled": "false",
+}
+
+
+@pytest.fixture
+def launchers(yarn: Yarn, tmp_path: Path) -> Iterator[Callable[[], YarnLauncher]]:
+    """Makes launchers over one folder. What they have started is killed."""
+    cluster = YarnCluster.of(yarn.conf)
+    yield lambda: YarnLauncher(tmp_path / "node", cluster)
+    launcher = YarnLauncher(tmp_path / "node", cluster)
+
+    def over() -> bool:
+        live = [seen.worker for seen in launcher.observe() if not seen.is_over]
+        for worker in live:
+            launcher.kill(worker)
+        return not live
+
+    assert within(WITHIN_S, over)
+
+
+def order(folder: Path, worker: str, *words: str, secret: str = "") -> LaunchOrder:
+    argv = (sys.executable, str(PROGRAM), str(folder / f"{worker}.diary"), *words)
+    secrets = {"HIDDEN": Secret(secret, "${HIDDEN}")} if secret else {}
+    return LaunchOrder(worker, argv, {"SHOWN": "plain"}, secrets, memory_bytes=512 * 2**20, spark=SMALL)
+
+
+def until(launcher: YarnLauncher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        seen = next((each for each in launcher.observe() if each.worker == worker), None)
+        if seen is not None and true(seen):
+            return seen
+        assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-2000:] for path in launcher.logs(worker)])
+        time.sleep(0.2)
+
+
+@pytest.mark.timeout(900)
+def test_workers_run_end_and_are_killed_as_applications(yarn: Yarn, launchers: Callable[[], YarnLauncher], tmp_path: Path) -> None:
+    launcher = launchers()
+    runs, ends, dies = "tweets.main-1", "tweets.main-2", "Tweets.Main-3"
+    ordered = order(tmp_path, runs, "count=1000", "say=HIDDEN", "say=SHOWN", secret="wordless-secret")
+    launcher.start(ordered)
+    launcher.start(ordered)
+    launchers().start(ordered)
+    launcher.start(order(tmp_path, ends, "exit=7"))
+    launcher.start(order(tmp_path, dies, "die"))
+    assert next(seen for seen in launcher.observe() if seen.worker == runs).state == "starting"
+
+    seen = until(launcher, runs, lambda seen: seen.state == "running")
+    assert (seen.order, seen.status, seen.reason, seen.stopping) == (ordered.digest, None, "", False)
+    assert within(WITHIN_S, lambda: "up " in (tmp_path / f"{runs}.diary").read_text())
+    assert "counted 1000\n" in (tmp_path / f"{runs}.diary").read_text()
+
+    seen = until(launcher, ends, lambda seen: seen.is_over)
+    assert (seen.state, seen.status, seen.reason) == ("exited", 7, "ended with status 7")
+    seen = until(launcher, dies, lambda seen: seen.is_over)
+    assert (seen.state, seen.status) == ("exited", -9)
+    assert "signal 9" in seen.reason
+
+    # another launcher, which has the folder only
+    other = launchers()
+    assert [(seen.worker, seen.state) for seen in other.observe()] == [(dies, "exited"), (runs, "running"), (ends, "exited")]
+    # the container's own output: Spark's JVM copies what Python prints, in its own time
+    assert within(WITHIN_S, lambda: "wordless-secret\nplain\n" in "".join(Path(path).read_text() for path in other.logs(runs)))
+    applications = json.dumps(yarn.resource_manager.read("/ws/v1/cluster/apps"))
+    assert applications.count('"id": "application_') == 3, "a start that is repeated starts nothing"
+    assert "wordless-secret" not in applications
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)]
+    assert not any(b"wordless-secret" in command for command in commands)
+
+    other.stop(runs, 500.0)
+    assert next(seen for seen in other.observe() if seen.worker == runs).stopping
+    other.kill(runs)
+    seen = until(other, runs, lambda seen: seen.is_over)
+    assert (seen.state, seen.status, seen.reason) == ("exited", -9, "killed, as requested")
+    for worker in (runs, ends, dies):
+        launcher.forget(worker)
+    assert launcher.observe() == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_worker_without_records_is_shown_and_killed(launchers: Callable[[], YarnLauncher], tmp_path: Path) -> None:
+    launcher, worker = launchers(), "tweets.main-1"
+    launcher.start(order(tmp_path, worker))
+    until(launcher, worker, lambda seen: seen.state == "running")
+    for path in (tmp_path / "node" / "workers" / worker).iterdir():
+        path.unlink()
+    (tmp_path / "node" / "workers" / worker).rmdir()
+    seen = until(launcher, worker, lambda seen: seen.state == "running")
+    assert (seen.order, seen.process.startswith("application_")) == ("", True)
+    launcher.kill(worker)
+    assert within(WITHIN_S, lambda: launcher.observe() == [])
+
+
+@pytest.mark.timeout(300)
+def test_a_queue_that_does_not_exist_is_told(yarn: Yarn, tmp_path: Path) -> None:
+    launcher = YarnLauncher(tmp_path / "node", YarnCluster.of(yarn.conf, queue="no-such-queue"))
+    launcher.start(order(tmp_path, "tweets.main-1"))
+    seen = until(launcher, "tweets.main-1", lambda seen: seen.is_over)
+    assert (seen.state, seen.status) == ("gone", None)
+    assert seen.reason == "it failed in YARN: the queue no-such-queue does not exist; name one of the cluster's queues: --yarn-queue"
+
+
+@pytest.mark.timeout(300)
+def test_memory_that_no_container_can_have_is_told(yarn: Yarn, tmp_path: Path) -> None:
+    launcher = YarnLauncher(tmp_path / "node", YarnCluster.of(yarn.conf))
+    launcher.start(LaunchOrder("tweets.main-1", (sys.executable, str(PROGRAM)), memory_bytes=64 * 2**30, spark=SMALL))
+    seen = until(launcher, "tweets.main-1", lambda seen: seen.is_over)
+    assert (seen.state, seen.status) == ("gone", None)
+    assert seen.reason.startswith("it was not submitted to YARN: a container can have 8192 MB of memory, and 65536 MB was requested for")
+
+
+def test_an_application_that_was_accepted_after_the_last_answer_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher, worker = YarnLauncher(tmp_path / "node", YarnCluster(tmp_path, ("http://127.0.0.1:1",))), "tweets.main-1"
+    records = tmp_path / "node" / "workers" / worker
+    records.mkdir()
+    (records / "start.json").write_text('{"tag": "this-start"}')
+    accepted, client = list[Application](), [ObservedWorker(worker, "running")]
+    monkeypatch.setattr(launcher._managers, "tagged", lambda _tag: [*accepted])
+    monkeypatch.setattr(launcher._children, "observe", lambda: client)
+    assert [seen.state for seen in launcher.observe()] == ["starting"]
+    accepted.append(Application("application_1_1", worker, "RUNNING", application_tags="all,this-start"))
+    client[0] = ObservedWorker(worker, "exited", status=0)
+    assert [seen.state for seen in launcher.observe()] == ["running"], "an answer from before the end of the client says nothing"
+
+
+def test_nothing_is_started_if_yarn_does_not_answer(tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    launcher = YarnLauncher(tmp_path / "node", YarnCluster(tmp_path, (f"http://127.0.0.1:{port}",)))
+    with pytest.raises(Unreachable, match=f"does not answer at http://127.0.0.1:{port}"):
+        launcher.start(order(tmp_path, "tweets.main-1"))
+    assert not list((tmp_path / "node" / "workers").iterdir())
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_user_who_may_not_is_told(tmp_path: Path, code: int) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(code)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            launcher = YarnLauncher(tmp_path / "node", YarnCluster(tmp_path, (f"http://127.0.0.1:{server.server_port}",)))
+            with pytest.raises(EnvironmentFault) as caught:
+                launcher.observe()
+        finally:
+            server.shutdown()
+            thread.join()
+    assert caught.value.code == "yarn-refused"
+
+
+def site(folder: Path, settings: dict[str, str]) -> Path:
+    lines = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
+    (folder / "yarn-site.xml").write_text(f"<configuration>{''.join(lines)}</configuration>")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "web"),
+    [
+        ({"yarn.resourcemanager.hostname": "rm.example"}, ("http://rm.example:8088",)),
+        ({"yarn.resourcemanager.hostname": "rm", "yarn.resourcemanager.webapp.address": "rm:1"}, ("http://rm:1",)),
+        (
+            {
+                "yarn.resourcemanager.ha.rm-ids": "a, b",
+                "yarn.resourcemanager.hostname.a": "one",
+                "yarn.resourcemanager.webapp.address.b": "two:2",
+            },
+            ("http://one:8088", "http://two:2"),
+        ),
+        ({"yarn.http.policy": "HTTPS_ONLY", "yarn.resourcemanager.hostname": "rm"}, ("https://rm:8090",)),
+    ],
+    ids=["host", "address", "two", "https"],
+)
+def test_the_address_of_the_resource_manager_is_read_from_the_settings(
+    tmp_path: Path, settings: dict[str, str], web: tuple[str, ...]
+) -> None:
+    assert YarnCluster.of(site(tmp_path, settings)).web == web
+
+
+@pytest.mark.parametrize("text", ["<configuration/>", "<configuration>"], ids=["without one", "not XML"])
+def test_settings_without_a_resource_manager_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "yarn-site.xml").write_text(text)
+    with pytest.raises(EnvironmentFault) as caught:
+        YarnCluster.of(tmp_path)
+    assert caught.value.code == "yarn-settings"
+
+
+def ended(state: str, diagnostics: str = "", final: str = "FAILED") -> Application:
+    return Application("application_1_1", "w", state, final, diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("application", "stopping", "status", "words"),
+    [
+        (ended("FINISHED", "", "SUCCEEDED"), None, 0, ""),
+        (ended("FINISHED", "User application exited with status 7"), None, 7, "ended with status 7"),
+        (ended("KILLED", "Application application_1_1 was killed by user ann at 10.0.0.1"), None, -9, "killed by user ann"),
+        (ended("KILLED"), Stopping(0.0, 0.0), -9, "killed, as requested"),
+        (ended("KILLED"), Stopping(0.0, 5.0), -9, "did not stop within 5 s"),
+        (ended("FAILED", "AM Container for appattempt_1 exited with  exitCode: 137 Failing"), None, -9, "signal 9"),
+        (ended("FAILED", "AM Container for appattempt_1 exited with  exitCode: -104 Failing"), None, -9, "spark.driver.memoryOverhead"),
+        (ended("FAILED", "AM Container for appattempt_1 exited with  exitCode: -100 Failing"), None, None, "host of its container is lost"),
+        (ended("FINISHED", 'java.io.IOException: Cannot run program "/no/python": error=2'), None, 127, "cannot start /no/python"),
+        (ended("FAILED", "something  new\nfrom YARN"), None, None, "it failed in YARN: something new from YARN"),
+    ],
+)
+def test_how_an_application_ended_is_told_as_of_a_process(
+    application: Application, stopping: Stopping | None, status: int | None, words: str
+) -> None:
+    found, reason = outcome_of(application, stopping)
+    assert found == status
+    assert words in reason
+    assert bool(reason) == (status != 0)
+
+
+def test_an_unknown_cause_of_a_failed_submission_is_the_last_exception() -> None:
+    assert submission_fault(
+        '26/11/28 INFO Client: x\nException in thread "main" java.lang.IllegalStateException: why\n\tat a.b(C.java:1)\n'
+    ) == ('Exception in thread "main" java.lang.IllegalStateException: why')
+    assert submission_fault("all is well\n") == ""
