@@ -221,6 +221,21 @@ def test_a_worker_goes_on_without_its_keeper_and_is_stopped_without_it(local: Pr
     assert local.beginnings(W) == 1
 
 
+def test_a_worker_that_begins_while_its_records_are_read_is_starting(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = local.launcher()
+    launcher.start(local.order(W))
+    local.until(launcher, W, lambda seen: seen.state == "running")
+    started, reads = records.WorkerRecords.started, list[object]()
+
+    def not_yet(self: records.WorkerRecords) -> records.Started | None:
+        reads.append(self)
+        return None if len(reads) == 1 else started(self)
+
+    monkeypatch.setattr(records.WorkerRecords, "started", not_yet)
+    assert (seen := one(launcher, W)) is not None
+    assert (seen.state, seen.reason) == ("starting", "")
+
+
 def test_what_a_worker_leaves_behind_is_killed_by_its_keeper_after_a_while(local: ProcessBench) -> None:
     launcher = local.launcher()
     launcher.start(local.order(W, "child", "exit=3"))

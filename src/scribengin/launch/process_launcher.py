@@ -358,8 +358,9 @@ class Children:
         if ordered is None and started is None and not marked:
             return None
         digest, since_s = (ordered.digest, ordered.at_s) if ordered is not None else ("", 0.0)
-        process = _process(records)
-        if process is not None and started is not None and process.alive():
+        # of the record that was read above: a second look at the file may show a process that has begun in between
+        process = None if started is None else Process(started.pid, started.born)
+        if started is not None and process is not None and process.alive():
             if stopping is not None and stopping.dies_at_s < time.monotonic() and not _is_alive(records.keeper()):
                 process.send(SIGKILL)  # its supervisor, which is gone, would have killed it
             if self._endings is not None:
@@ -367,12 +368,13 @@ class Children:
             where = f"process {process.pid}"
             return ObservedWorker(worker, "running", digest, started.at_s, where, process.pid, stopping=stopping is not None)
         strays = tuple(sorted(one.pid for one in marked or [] if one != process))
-        ended = records.ended()
         keeping = records.keeper()
-        if process is not None and ended is None and _is_alive(keeping):
+        supervised = _is_alive(keeping)  # before the end is read: a supervisor records it before it ends itself
+        ended = records.ended()
+        if process is not None and ended is None and supervised:
             within(_TOLD_WITHIN_S, lambda: records.ended() is not None)  # its supervisor is about to record its end
             ended = records.ended()
-        elif ended is None and (_is_alive(keeping) or (keeping is None and self._is_starting())):
+        elif ended is None and (supervised or (keeping is None and self._is_starting())):
             return ObservedWorker(worker, "starting", digest, since_s, "", stopping=stopping is not None)
         if ended is not None:
             return ObservedWorker(worker, "exited", digest, ended.at_s, "", None, ended.status, ended.reason, stopping is not None, strays)
