@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.core.java import find_java
-from scribengin.spark.java_process import JavaProcess, java_command, java_options, spark_home
+from scribengin.core.java import find_java, spark_home
+from scribengin.spark.java_process import JavaProcess, java_command, java_options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -61,6 +61,14 @@ class Java:
         return _major(self.version)
 
 
+def spark_home() -> Path:
+    """The folder of this Python's PySpark."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
 def find_java() -> Java:
     """The first Java that answers and is new enough. Each candidate is started to read its version, which costs about 0.1 s, once in this
     process.

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.cache import cache_folder
-from scribengin.spark.java_process import OPTION_VARIABLES, spark_home
+from scribengin.core.java import spark_home
+from scribengin.spark.java_process import OPTION_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

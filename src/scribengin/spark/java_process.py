@@ -16,11 +16,10 @@ import tempfile
 import time
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.java import FIRST_COMPILER_ONLY
+from scribengin.core.java import FIRST_COMPILER_ONLY, spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,14 +89,6 @@ _MODULES = (
 _HEAP = "1g"
 """Spark's default of `spark.driver.memory`"""
 _LOOK_S = 0.01
-
-
-def spark_home() -> Path:
-    """The folder of this Python's PySpark."""
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
 
 
 def class_path() -> str:
