@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from getpass import getuser
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from signal import strsignal
 from typing import TYPE_CHECKING
@@ -37,8 +36,8 @@ from xml.etree import ElementTree
 import msgspec
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
-from scribengin.core.java import find_java
-from scribengin.core.storage import explained, read_or_none, replace
+from scribengin.core.java import FIRST_COMPILER_ONLY, find_java, spark_home
+from scribengin.core.storage import read_or_none, replace
 from scribengin.launch import container
 from scribengin.launch.contract import ObservedWorker
 from scribengin.launch.process_launcher import LOG_BYTES, ORPHAN_GRACE_S, Children, log_path
@@ -46,7 +45,7 @@ from scribengin.launch.process_launcher import NAME as SETTINGS
 from scribengin.launch.records import WorkerRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scribengin.core.secret import Secret
     from scribengin.launch.contract import LaunchOrder, State
@@ -264,8 +263,8 @@ class YarnLauncher:
 
         def program(records: Path) -> tuple[Sequence[str], Mapping[str, str | None]]:
             tag = f"scribengin-{secrets.token_hex(12)}"
-            _write_private(records / _START, msgspec.json.encode(_Start(tag)))
-            _write_private(records / container.ENVIRONMENT, _environment(order))
+            replace(records / _START, msgspec.json.encode(_Start(tag)))
+            replace(records / container.ENVIRONMENT, _environment(order), private=True)
             return self._submission(order, records, tag)
 
         self._children.start(order, master="yarn", settings=self._settings(order), environment={}, program=program)
@@ -301,7 +300,7 @@ class YarnLauncher:
         output of the driver's container is fetched from its NodeManager."""
         folder = self._children.folder / "logs"
         output = log_path(folder, f"{worker}.container")
-        application = next((each for each in self._applications() if self._is_of(each, worker)), None)
+        application = self._by_worker([worker], self._applications()).get(worker)
         if application is not None and application.am_container_logs:
             with suppress(OSError):  # its NodeManager is gone, or YARN has deleted the output: what was fetched before stays
                 text = _container_output(application.am_container_logs)
@@ -325,18 +324,20 @@ class YarnLauncher:
         """The workers of this folder, by an answer of YARN that may be `age_s` seconds old."""
         here = {seen.worker: seen for seen in self._children.observe()}
         applications = self._applications(age_s)
-        known = {worker for worker in here if any(self._is_of(each, worker) for each in applications)}
-        if any(here[worker].state not in ("starting", "running") for worker in here.keys() - known):
+        mine = self._by_worker(here, applications)
+        if any(here[worker].state not in ("starting", "running") for worker in here.keys() - mine.keys()):
             applications = self._applications()  # a client has ended, perhaps after the answer: YARN may have its application now
-        found = [self._seen(worker, here[worker], applications) for worker in sorted(here)]
+            mine = self._by_worker(here, applications)
+        found = [self._seen(seen, mine.get(worker)) for worker, seen in here.items()]
+        known = {application.id for application in mine.values()}
         for application in applications:
-            if not application.is_live:
+            if not application.is_live or application.id in known:
                 continue
-            if application.name not in here:  # its records are lost
+            if application.name in here:
+                self._managers.kill(application.id)  # of an earlier start, whose end was recorded
+            else:  # its records are lost
                 where = f"{application.id} in YARN"
                 found.append(ObservedWorker(application.name, _state_of(application), "", application.started_time / 1000, where))
-            elif self._start_tag(application.name) not in application.application_tags.split(","):
-                self._managers.kill(application.id)  # of an earlier start, whose end was recorded
         return sorted(found, key=lambda seen: seen.worker)
 
     def _records(self, worker: str) -> WorkerRecords:
@@ -350,8 +351,10 @@ class YarnLauncher:
             self._asked_s = now_s
         return self._answer
 
-    def _is_of(self, application: Application, worker: str) -> bool:
-        return application.name == worker and self._start_tag(worker) in application.application_tags.split(",")
+    def _by_worker(self, workers: Iterable[str], applications: Sequence[Application]) -> dict[str, Application]:
+        """Worker → the application of its present start, if YARN has it."""
+        tags = {worker: self._start_tag(worker) for worker in workers}
+        return {each.name: each for each in applications if each.name in tags and tags[each.name] in each.application_tags.split(",")}
 
     def _start_tag(self, worker: str) -> str:
         """The tag of the worker's present start; empty if there is no record of it."""
@@ -360,11 +363,9 @@ class YarnLauncher:
             return "" if data is None else msgspec.json.decode(data, type=_Start).tag
         return ""
 
-    def _seen(self, worker: str, here: ObservedWorker, applications: Sequence[Application]) -> ObservedWorker:
+    def _seen(self, here: ObservedWorker, application: Application | None) -> ObservedWorker:
         """A worker with records. `here` is the client that submits it, as a process of this machine."""
-        records = self._records(worker)
-        stopping = records.stopping()
-        application = next((each for each in applications if self._is_of(each, worker)), None)
+        worker, stopping = here.worker, self._records(here.worker).stopping()
         if application is None:
             return self._submitted(here, stopping is not None)
         where = f"{application.id} in YARN"
@@ -411,7 +412,7 @@ class YarnLauncher:
             "spark.yarn.maxAppAttempts": "1",
             # by default a driver that has no session after 100 s is ended; a worker starts its session at once, or reports why it cannot
             "spark.yarn.am.waitTime": _SESSION_WITHIN,
-            "spark.yarn.jars": f"local:{_spark_home()}/jars/*",
+            "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.appMasterEnv.PYSPARK_PYTHON": self._cluster.python,
             "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": self._cluster.python,
             "spark.executorEnv.PYSPARK_PYTHON": self._cluster.python,
@@ -430,7 +431,7 @@ class YarnLauncher:
         private = [f"{records / container.ENVIRONMENT}#{container.ENVIRONMENT}"]
         files = [str(order.spark["spark.yarn.dist.files"])] if "spark.yarn.dist.files" in order.spark else []
         command = [
-            str(_spark_home() / "bin" / "spark-submit"),
+            str(spark_home() / "bin" / "spark-submit"),
             "--master=yarn",
             "--deploy-mode=cluster",
             f"--name={order.worker}",
@@ -442,9 +443,9 @@ class YarnLauncher:
             container.__file__,
             *order.argv[1:],
         ]
-        environment = {"HADOOP_CONF_DIR": str(self._cluster.conf), "YARN_CONF_DIR": None, "SPARK_HOME": str(_spark_home())}
+        environment = {"HADOOP_CONF_DIR": str(self._cluster.conf), "YARN_CONF_DIR": None, "SPARK_HOME": str(spark_home())}
         environment |= {"JAVA_HOME": str(find_java().home), "SPARK_CONF_DIR": None, "PYSPARK_SUBMIT_ARGS": None}
-        environment |= {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        environment |= {"SPARK_SUBMIT_OPTS": " ".join([*FIRST_COMPILER_ONLY, "-XX:+UseSerialGC"])}
         return command, environment | ({"SPARK_LOCAL_IP": "127.0.0.1"} if self._cluster.local else {})
 
 
@@ -517,14 +518,6 @@ def _environment(order: LaunchOrder) -> bytes:
     return msgspec.json.encode({**order.environment, **hidden, container.SPARK_MASTER: "yarn"})
 
 
-def _write_private(path: Path, data: bytes) -> None:
-    """Write a file with mode 0600 from its creation. Raises EnvironmentFault."""
-    with explained(f"{path} cannot be written"):
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-
-
 def _container_output(logs: str) -> bytes:
     """The end of what a container has printed. `logs`: the address of the page that shows it. Raises OSError."""
     place, found = urlsplit(logs), _CONTAINER.search(logs)
@@ -541,14 +534,6 @@ def _container_output(logs: str) -> bytes:
 def _user() -> str:
     """The user in YARN: HADOOP_USER_NAME, or that of this process."""
     return os.environ.get("HADOOP_USER_NAME") or getuser()
-
-
-def _spark_home() -> Path:
-    """The folder of this Python's PySpark."""
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
 
 
 def _site(path: Path) -> dict[str, str]:
