@@ -47,8 +47,11 @@ KINDS = ("plain", "quoted")
 ALONE = """
 import json, sys, time
 from pathlib import Path
-from scribengin.connectors.files.splitting import CsvCutter
 from scribengin.core.types import parse_schema
+try:
+    from scribengin.connectors.files.splitting import CsvCutter
+except ImportError:  # an earlier checkout
+    from scribengin.connectors.files.cutting import CsvCutter
 from scribengin.formats.csv import CsvDecoder
 folder, schema = Path(sys.argv[1]), parse_schema(sys.argv[2])
 decoder = CsvDecoder(schema)
