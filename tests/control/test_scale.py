@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scribengin.control import flow_records, flow_requests
+from scribengin.control.executor import ordering
 from scribengin.control.resources import scale
+from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.registry.records import Host, Mapped, TierSpec
 from scribengin.registry.tree import HOST, MAPPED
@@ -128,3 +130,15 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(Refused, match="no flow"):
         scale(plane.person, "g", cores=2, by="me")
     assert plane.store.revision == before
+
+
+def test_the_order_for_a_worker_has_all_resources_of_its_tier() -> None:
+    plane = Plane()
+    applied(plane, "f", "0", all=())
+    spec = TierSpec(cores=2, memory_bytes=2**30, executors=3, spark={"spark.yarn.queue": "etl"})
+    flow_requests.apply(
+        plane.person, flow_requests.Submission("f", "1", "flow.yaml", "/base", {"all": spec}), state=lambda _: "/state", by="me"
+    )
+    plane.comes_to("f", "running")
+    order = ordering(plane.person)(RunId("f", "all", 2))
+    assert (order.cores, order.memory_bytes, order.executors, order.spark) == (2, 2**30, 3, {"spark.yarn.queue": "etl"})

@@ -75,7 +75,9 @@ def ordering(registry: Registry) -> Ordering:
 
     def order(id_: RunId) -> LaunchOrder:
         spec = tier_spec(registry, id_)
-        return LaunchOrder(str(id_), (str(id_),), cores=spec.cores, memory_bytes=spec.memory_bytes, executors=spec.executors)
+        return LaunchOrder(
+            str(id_), (str(id_),), cores=spec.cores, memory_bytes=spec.memory_bytes, executors=spec.executors, spark=spec.spark
+        )
 
     return order
 
