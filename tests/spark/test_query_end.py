@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from scribengin.core.process import within
 from scribengin.local.prepare import prepare
@@ -73,6 +74,43 @@ def test_a_query_that_was_ended_as_spark_wrote_its_first_offsets_starts_again(fo
         (offsets / ".0.0b1f7d0e-6a52-4c7e-9a55-3f1b8d2c6e90.tmp").write_bytes(b"")
     result = folder.run()
     assert (result.state, result.balanced, result.problems) == ("finished", True, ())
+    assert sorted(row["id"] for row in folder.read("out")) == [0, 1, 2, 3, 4]
+
+
+class _Interrupted:
+    """A query whose write into HDFS is interrupted when it is stopped: Hadoop's client reports that as a failure of its own."""
+
+    def __init__(self, query: Any) -> None:
+        self._query, self._stopped = query, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    def stop(self) -> None:
+        self._query.stop()
+        self._stopped = True
+
+    def awaitTermination(self, timeout_s: float) -> bool:  # noqa: N802 (Spark's name)
+        ended: bool = self._query.awaitTermination(timeout_s)
+        if ended and self._stopped:
+            raise StreamingQueryException("[STREAM_FAILED] java.io.IOException: Failed to shutdown streamer")
+        return ended
+
+
+def test_a_write_of_spark_that_is_interrupted_by_the_stop_is_no_failure(folder: FlowFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.flow(FLOW + TIERS)
+    folder.data("data/a.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour}:00:00Z"} for id_ in range(5) for hour in (10, 12)])
+    start, interrupted = QueryRun._start, []
+
+    def starts(self: QueryRun) -> Any:
+        query = _Interrupted(start(self))
+        interrupted.append(query)
+        return query
+
+    monkeypatch.setattr(QueryRun, "_start", starts)
+    result = folder.run()
+    assert (result.state, result.balanced, result.problems) == ("finished", True, ())
+    assert any(query._stopped for query in interrupted), "a stateful query was stopped, to be started for the last time"
     assert sorted(row["id"] for row in folder.read("out")) == [0, 1, 2, 3, 4]
 
 

@@ -198,8 +198,11 @@ class QueryRun:
                 if self.context.stop.is_set() or (self._must_start_again() and self._has_settled(query)):
                     self._end(query)
         except Exception as error:
-            # a Batch that began just as `_end` stopped the query ends with an error that does not count
-            if not self._exhausted and not ((self.context.stop.is_set() or self._ending) and _asked_to_stop(self._raised or error)):
+            # what `_end` interrupts does not count: a Batch that just began, or a write of Spark's own between two Batches, which Hadoop's
+            # client reports as a failure ("Failed to shutdown streamer"); the next start repeats it
+            interrupted = self._ending and self._raised is None
+            asked = (self.context.stop.is_set() or self._ending) and _asked_to_stop(self._raised or error)
+            if not (self._exhausted or interrupted or asked):
                 raise
         self._observe(query)
         if not self.context.stop.is_set() and self._must_start_again():
