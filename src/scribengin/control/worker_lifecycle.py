@@ -67,6 +67,9 @@ def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -
     elif tier.lease is not None and tier.lease.run == run.number:
         if not run.leased or run.unleased_since is not None:
             yield Note(flow, tier.tier, replace(run, leased=True, unleased_since=None))
+    elif run.leased and process is not None and process.state == "starting":
+        # its cluster has lost the driver, and starts it again by itself: as a worker that was just ordered
+        yield Note(flow, tier.tier, replace(run, leased=False, unleased_since=None, asked_at=world.now))
     elif run.leased and run.unleased_since is None:
         yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
     elif _lost_its_lease(world, run):
