@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard test-install check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn test test-rest test-all test-long test-hard test-install check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,9 @@ demo-up: setup ## the same managed: a control plane, a worker that is killed: ma
 
 demo-kafka: setup ## the same from topic to topic, killed in the middle: make demo-kafka [SIZE=1000000]
 	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
+
+demo-yarn: setup ## two chained flows in YARN, with HDFS, Kafka and PostgreSQL; each part is killed in turn: make demo-yarn [ARGS="--only driver"]
+	@$(BIN)/python examples/yarn/demo.py $(ARGS)
 
 # much of the time is waiting, so four files at once, also on two cores; the tests of one stay in one process and in their order, for they share fixtures
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -137,7 +140,7 @@ bench-hdfs: setup ## into an HDFS, beside Spark's own writer: make bench-hdfs [A
 bench-segments: setup ## a sink with roll beside one without, and merges alone: make bench-segments [ARGS="--rows 400000 --format parquet"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/segments.py $(ARGS)
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak|yarn] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]
 	@$(BIN)/python -m harness.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES)) $(if $(STRIKES),--strikes $(STRIKES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]

@@ -23,6 +23,8 @@ from harness.faults.control.campaign import run_control_campaign
 from harness.faults.drivers import CampaignEnded
 from harness.faults.lives import run_life
 from harness.faults.report import append_outcome, line_of, read_outcomes, write_report
+from harness.faults.yarn_campaign import STRIKES as YARN_STRIKES
+from harness.faults.yarn_campaign import run_yarn_campaign
 from scribengin.core.java import find_java
 from scribengin.spark.class_archive import archive_path
 
@@ -46,7 +48,8 @@ _LOOK_S = 0.2
 @click.option(
     "--strikes",
     type=click.IntRange(1),
-    help=f"In one life; by default {STRIKES} at most, or {CONTROL_STRIKES} of a control plane. Few: more flows in the same time.",
+    help=f"In one life; by default {STRIKES} at most, {CONTROL_STRIKES} of a control plane, {YARN_STRIKES} in YARN. "
+    "Few: more flows in the same time.",
 )
 @click.option("--limit", "limit_s", type=float, default=300.0, show_default=True, help="Seconds for each start of a run.")
 @click.option(
@@ -74,6 +77,8 @@ def main(
     made = _archive() if archive else None
     if only.startswith("control"):
         sys.exit(_control(folder, only, minutes, seed, stop, made, strikes or CONTROL_STRIKES))
+    if only.startswith("yarn"):
+        sys.exit(_yarn(folder, only, minutes, seed, stop, strikes or YARN_STRIKES))
     with Brokers(folder / "brokers") as brokers:
         live = partial(run_life, limit_s=limit_s, archive=made, brokers=brokers, stop=stop, records=records)
         campaign = _Campaign(folder, only, stop, live, strikes or STRIKES)
@@ -110,6 +115,17 @@ def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: th
             click.echo("ended by a signal; the life that ran is not counted", err=True)
             return 130
     click.echo(f"{failed} lives failed; {folder / 'control.md'}")
+    return 1 if failed else 0
+
+
+def _yarn(folder: Path, only: str, minutes: float, seed: int | None, stop: threading.Event, strikes: int) -> int:
+    """Run the campaign in YARN; returns its exit status."""
+    try:
+        failed = run_yarn_campaign(folder, only, minutes=minutes, seed=seed, stop=stop, strikes=strikes)
+    except CampaignEnded:
+        click.echo("ended by a signal; the life that ran is not counted", err=True)
+        return 130
+    click.echo(f"{failed} lives failed; {folder / 'yarn.md'}")
     return 1 if failed else 0
 
 

@@ -42,15 +42,10 @@ class _Localizer(msgspec.Struct, frozen=True):
     port: int
 
 
-class ResourceManager(HadoopProcess):
-    """The ResourceManager, which assigns containers to applications."""
+class YarnProcess(HadoopProcess):
+    """A process of YARN, with a REST API."""
 
-    MAIN = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
     SETS = (HDFS_JARS, JARS)
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "YARN ResourceManager", files="resourcemanager")
-        self.ports = load_or_create(self.folder / "ports.json", _Ports, lambda: _Ports(*free_ports(3)))
 
     @property
     def web(self) -> str:
@@ -64,12 +59,21 @@ class ResourceManager(HadoopProcess):
             return msgspec.json.decode(answer.read(_ANSWER_BYTES))
 
 
-class NodeManager(HadoopProcess):
+class ResourceManager(YarnProcess):
+    """The ResourceManager, which assigns containers to applications."""
+
+    MAIN = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "YARN ResourceManager", files="resourcemanager")
+        self.ports = load_or_create(self.folder / "ports.json", _Ports, lambda: _Ports(*free_ports(3)))
+
+
+class NodeManager(YarnProcess):
     """A NodeManager, which runs containers. They outlive it; YARN counts them as lost, and the next one in its folder does not know them:
     the store in which it would remember them needs a library that the jars lack."""
 
     MAIN = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
-    SETS = (HDFS_JARS, JARS)
 
     def __init__(self, folder: Path, number: int) -> None:
         super().__init__(folder, f"YARN NodeManager {number}", files="nodemanager")
@@ -147,8 +151,8 @@ class Yarn:
             confs = self._write_settings()
             begun = [each for each in (self.resource_manager, *self.nodes) if each.begin(confs[each.name])]
             self.hdfs.start()
-            for each in (*self.nodes, self.resource_manager):  # a NodeManager that has ended would never register
-                each.wait_ready(self.answers)
+            for process in (*self.nodes, self.resource_manager):  # a NodeManager that has ended would never register
+                process.wait_ready(self.answers)
         except BaseException:
             for each in begun:
                 each.kill()
@@ -176,20 +180,26 @@ class Yarn:
         self.hdfs.stop()
 
     def kill_containers(self, holding: str = "") -> int:
-        """Kill the processes of containers, and return their number. Linux only; on other systems none is found.
+        """Kill the processes of containers, and return their number; see `signal_containers`."""
+        return self.signal_containers(signal.SIGKILL, holding)
+
+    def signal_containers(self, number: signal.Signals, holding: str = "") -> int:
+        """Send a signal to the processes of containers, and return their number. Linux only; on other systems none is found.
 
         Args:
-            holding: only of containers that have this text in their environment, such as the id of a container.
+            number: the signal.
+            holding: only of containers that have this text in their environment, such as the id of a container, or the folder with the
+                output of a NodeManager's containers.
         """
-        killed = 0
+        reached = 0
         marks = [str(node.logs).encode() for node in self.nodes]
         for path in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):  # it has ended, or belongs to another user
                 environment = path.read_bytes()
                 if any(mark in environment for mark in marks) and holding.encode() in environment:
-                    os.kill(int(path.parent.name), signal.SIGKILL)
-                    killed += 1
-        return killed
+                    os.kill(int(path.parent.name), number)
+                    reached += 1
+        return reached
 
     def __enter__(self) -> Self:
         self.start()

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 import psycopg
 import pytest
 
-from harness.faults.control.campaign import choose
+from harness.faults.control.campaign import CAMPAIGN, choose
 from harness.faults.control.feeds import CutFeed, FileFeed, Load, SharedFeed, TableFeed
 from harness.faults.control.life import ControlLife, LifeGround, in_order, run_control_life, terms_out_of_order
 from harness.faults.control.processes import figures_of, ports_of, processes_with
-from harness.faults.control.report import append_life, read_lives, write_control_report
+from harness.faults.control.report import append_life, read_lives, write_lives_report
 from harness.faults.control.soak import ProcessSample, trends
 from harness.faults.control.strikes import LifeTold, Struck
 from harness.faults.control.ways import OF_CUTS, OF_ENSEMBLE, OF_WIRE, ON_SMALL_DISK, WAYS, reader_failing
@@ -327,10 +327,10 @@ def test_a_reader_is_mended_when_its_feeder_rests_for_it_and_one_that_goes_on_is
 def test_lives_are_remembered_and_told_with_their_recoveries(tmp_path: Path) -> None:
     strike = Struck("worker-killed", "jvm", {"filed": 12.0, "chained": 21.0}, 30.0)
     for seed, wrong in ((1, []), (2, ["a row is lost"])):
-        append_life(tmp_path, LifeTold(("worker-killed",), seed, True, [strike], wrong, rows=10))
-    lives = read_lives(tmp_path)
+        append_life(tmp_path, CAMPAIGN, LifeTold(("worker-killed",), seed, True, [strike], wrong, rows=10))
+    lives = read_lives(tmp_path, CAMPAIGN)
     assert [life.verdict for life in lives] == ["passed", "failed"]
-    text = write_control_report(tmp_path, lives).read_text()
+    text = write_lives_report(tmp_path, CAMPAIGN, WAYS, lives).read_text()
     assert "2 lives: 1 passed, 1 failed. 2 strikes" in text
     assert "| worker-killed | 2 | 16.5 | 21.0 | 30.0 | 30.0 |  |" in text
     assert "WRONG: a row is lost" in text

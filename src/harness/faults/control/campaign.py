@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.faults.control.life import LifeGround, in_order, run_control_life
-from harness.faults.control.report import append_life, line_of_life, read_lives, write_control_report
+from harness.faults.control.report import append_life, line_of_life, read_lives, write_lives_report
 from harness.faults.control.soak import Sampler, trends
 from harness.faults.control.strikes import LifeTold
 from harness.faults.control.ways import (
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from harness.faults.control.household import Household
     from harness.faults.control.life import Way
 
+CAMPAIGN = "control"
+"""the name of its files"""
 STRIKES = 5
 """number of strikes in a life"""
 _DISK = "256m"
@@ -75,7 +77,7 @@ def run_control_campaign(
         UsageError: if `only` matches no way.
         CampaignEnded: if `stop` is set.
     """
-    lives, failed = read_lives(folder), 0
+    lives, failed = read_lives(folder, CAMPAIGN), 0
     kind, _, part = only.partition(":")
     ways = tuple(way for way in WAYS if any(each in way for each in part.split(",")))
     if kind not in ("control", "control-soak") or not ways:
@@ -111,13 +113,13 @@ def run_control_campaign(
             told = _soak(chosen, number, ground, minutes) if kind == "control-soak" else _life(chosen, number, ground)
         lives.append(told)
         failed += told.verdict == "failed"
-        append_life(folder, told)
+        append_life(folder, CAMPAIGN, told)
         for path in () if told.wrong else (work, work.with_name(f"{work.name}-logs")):
             shutil.rmtree(path, ignore_errors=True)
         click.echo(line_of_life(told))
         for strike in told.strikes:
             click.echo(f"    {strike}")
-        write_control_report(folder, lives)
+        write_lives_report(folder, CAMPAIGN, WAYS, lives)
         number += 1
         if again is not None or kind == "control-soak" or time.monotonic() > deadline:
             break

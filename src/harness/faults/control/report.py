@@ -1,4 +1,5 @@
-"""The stored results of the control plane's campaign (`control.jsonl`, one life per line), and the report about them (`control.md`)."""
+"""The stored results of a campaign whose lives run a control plane (`control.jsonl`, `yarn.jsonl`, one life per line), and the report about
+them (`control.md`, `yarn.md`)."""
 
 from __future__ import annotations
 
@@ -9,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.faults.control.strikes import LifeTold, Struck
-from harness.faults.control.ways import WAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+_TITLES = {"control": "Faults of the control plane", "yarn": "Faults in YARN"}
 _MARKS = {"passed": "✓", "failed": "✗", "skipped": "skipped"}
 
 
-def read_lives(folder: Path) -> list[LifeTold]:
-    """All lives so far, oldest first."""
-    file = folder / "control.jsonl"
+def read_lives(folder: Path, campaign: str) -> list[LifeTold]:
+    """All lives of a campaign so far, oldest first."""
+    file = folder / f"{campaign}.jsonl"
     if not file.exists():
         return []
     lines: list[dict[str, Any]] = [msgspec.json.decode(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")]
@@ -29,17 +30,17 @@ def read_lives(folder: Path) -> list[LifeTold]:
     ]
 
 
-def append_life(folder: Path, life: LifeTold) -> None:
+def append_life(folder: Path, campaign: str, life: LifeTold) -> None:
     """Store the result of a life."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "control.jsonl").open("ab") as file:
+    with (folder / f"{campaign}.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(asdict(life)) + b"\n")
 
 
-def write_control_report(folder: Path, lives: Sequence[LifeTold]) -> Path:
-    """Write `control.md`; returns its path."""
-    path = folder / "control.md"
-    path.write_text("\n".join([*_summary(lives), *_recoveries(lives), *_lives(lives), ""]))
+def write_lives_report(folder: Path, campaign: str, ways: Iterable[str], lives: Sequence[LifeTold]) -> Path:
+    """Write the report of a campaign, with a row for each of `ways`; returns its path."""
+    path = folder / f"{campaign}.md"
+    path.write_text("\n".join([*_summary(campaign, lives), *_recoveries(ways, lives), *_lives(lives), ""]))
     return path
 
 
@@ -49,21 +50,21 @@ def line_of_life(life: LifeTold) -> str:
     return f"{_MARKS[life.verdict]} seed {life.seed}  {life}  {life.rows} rows, {life.seconds:g} s" + (f"  {wrong}" if wrong else "")
 
 
-def _summary(lives: Sequence[LifeTold]) -> list[str]:
+def _summary(campaign: str, lives: Sequence[LifeTold]) -> list[str]:
     counts = [f"{count} {verdict}" for verdict in _MARKS if (count := sum(life.verdict == verdict for life in lives))]
     strikes = sum(len(life.strikes) for life in lives)
     rows, workers = sum(life.rows for life in lives), sum(life.workers for life in lives)
     return [
-        "# Faults of the control plane",
+        f"# {_TITLES[campaign]}",
         "",
-        "Written by `make faults ONLY=control`; live a life again with `make faults ONLY=control SEED=…`.",
+        f"Written by `make faults ONLY={campaign}`; live a life again with `make faults ONLY={campaign} SEED=…`.",
         "",
         f"{len(lives)} lives: {', '.join(counts)}. {strikes} strikes, {workers} workers started. {rows:,} rows checked.",
         "",
     ]
 
 
-def _recoveries(lives: Sequence[LifeTold]) -> list[str]:
+def _recoveries(ways: Iterable[str], lives: Sequence[LifeTold]) -> list[str]:
     lines = [
         "## Recovery",
         "",
@@ -74,7 +75,7 @@ def _recoveries(lives: Sequence[LifeTold]) -> list[str]:
         "| strike | times | a flow is silent: median | worst | all runs after: median | worst | resumed by hand |",
         f"|{'---|' * 7}",
     ]
-    for way in WAYS:
+    for way in ways:
         struck = [strike for life in lives for strike in life.strikes if strike.way == way]
         silent = sorted(took for strike in struck for took in strike.silent_s.values())
         running = sorted(strike.running_s for strike in struck if strike.running_s is not None)

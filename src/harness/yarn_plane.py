@@ -1,0 +1,324 @@
+"""Two chained flows in a real YARN: from files through a topic into HDFS and a table. Any part of what they run on can be killed, and at
+the end each record must be in both outputs once.
+
+The servers run on this machine, from packages: HDFS, YARN with two NodeManagers, ZooKeeper, Kafka and PostgreSQL; beside them one master
+and one node of Scribengin. Linux only: processes are found by `/proc`.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from harness.faults.control.processes import processes_with
+from harness.faults.drivers import plain_environment
+from harness.faults.table_flows import read_table
+from harness.faults.topics import Topics
+from scribengin.connectors.hdfs.path import HdfsPath
+from scribengin.connectors.postgres import client
+from scribengin.core.storage import make_folder, replace
+from scribengin.embedded.kafka import KafkaCluster
+from scribengin.embedded.postgres import Postgres
+from scribengin.embedded.yarn import Yarn
+from scribengin.embedded.zookeeper import ZooKeeper
+from scribengin.launch.yarn import ResourceManagers
+from scribengin.testing.checker import Found, check_records
+from scribengin.testing.records import SCHEMA, RecordKey, make_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from scribengin.embedded.yarn import NodeManager
+
+WITHIN_S = 400.0
+"""the time limit of each recovery"""
+ROWS = 20
+"""records of a part"""
+COLLECT, STORE = "collect", "store"
+_PART_EVERY_S = 0.5
+_LOOK_S = 0.3
+_COMMAND_S = 600.0
+_WAIT = "8m"
+_MARK = "YARN_PLANE"
+"""an environment variable of all processes that are started here, and of their children; containers do not have it"""
+_NODES, _CORES, _MEMORY_MIB = 2, 8, 6144
+_PARTITIONS = 2
+_CONTAINER = re.compile(r"container_\w+")
+_LIVE = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
+_RESOURCES = (
+    "{{executors: 1, cores: 1, memory: 512MiB, spark: {{spark.driver.memory: 512m, spark.driver.memoryOverhead: 256m, "
+    "spark.executor.memoryOverhead: 256m, spark.yarn.maxAppAttempts: {attempts}}}}}"
+)
+_FLOWS = {
+    COLLECT: """\
+version: 1
+name: collect
+sources: {{made: {{type: files, path: {data}, format: json, schema: "{schema}"}}}}
+sinks: {{sent: {{from: made, type: kafka, bootstrap: "{bootstrap}", topic: raw, format: json, key: part, markers: raw-markers}}}}
+tiers: {{all: {{steps: [sent], resources: {one_attempt}}}}}
+""",
+    # YARN starts its driver a second time by itself, so that a second attempt can exist beside a first one that sleeps
+    STORE: """\
+version: 1
+name: store
+sources: {{arrived: {{type: kafka, bootstrap: "{bootstrap}", topics: [raw], format: json, schema: "{schema}"}}}}
+steps: {{known: {{from: arrived, filter: seq >= 0}}}}
+sinks:
+  files: {{from: known, type: hdfs, url: "{hdfs}/kept", format: json}}
+  rows: {{from: known, type: postgres, server: "{postgres}", table: kept}}
+tiers: {{all: {{steps: [known, files, rows], resources: {two_attempts}}}}}
+""",
+}
+
+
+class NotInTime(Exception):
+    """Something that was awaited did not happen; the message has the last words of the control plane."""
+
+
+class YarnPlane:
+    """The servers, the control plane and the two flows. A context manager: all run inside the block, and end after it.
+
+    Attributes:
+        parts: the number of parts of the input so far; each has `ROWS` records.
+    """
+
+    FLOWS = (COLLECT, STORE)
+
+    def __init__(self, folder: Path, *, tell: Callable[[str], None] = lambda _: None, stop: threading.Event | None = None) -> None:
+        """Prepare it.
+
+        Args:
+            folder: a new folder for all files.
+            tell: called with a message before each step of the start.
+            stop: when it is set, waiting raises KeyboardInterrupt.
+        """
+        self.folder = folder.absolute()
+        self.yarn = Yarn(self.folder / "yarn", nodes=_NODES, cores=_CORES, memory_mib=_MEMORY_MIB)
+        self.keeper = ZooKeeper(self.folder / "zookeeper")
+        self.kafka = KafkaCluster(self.folder / "kafka")
+        self.postgres = Postgres(self.folder / "postgres")
+        self.parts = 0
+        self._tell = tell
+        self._stop = stop or threading.Event()
+        self._programs: dict[str, subprocess.Popen[bytes]] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._stack = ExitStack()
+        self._feeding = threading.Event()
+        self._feeder = threading.Thread(target=self._feed, name="feed", daemon=True)
+
+    def start(self) -> None:
+        """Start all servers, the control plane and the flows, and return when records have arrived. Raises NotInTime, EnvironmentFault."""
+        make_folder(self.folder / "data")
+        replace(self.folder / "login", b"me:a-password-of-some-length\n", private=True)
+        for server in (self.yarn, self.keeper, self.kafka, self.postgres):
+            self._tell(f"starting {type(server).__name__}")
+            self._stack.enter_context(server)
+        Topics(self.kafka.bootstrap).make({"raw": _PARTITIONS}, replication=1)
+        for name, text in _FLOWS.items():
+            flow = text.format(
+                data=self.folder / "data",
+                schema=SCHEMA,
+                bootstrap=self.kafka.bootstrap,
+                hdfs=self.yarn.hdfs.uri,
+                postgres=self.postgres.uri,
+                one_attempt=_RESOURCES.format(attempts=1),
+                two_attempts=_RESOURCES.format(attempts=2),
+            )
+            replace(self.folder / f"{name}.yaml", flow.encode())
+        self._tell("starting a master and a node")
+        for name in ("master", "node"):
+            self.start_program(name)
+        self.wait_for(lambda: self.says("node", "list") not in (None, []), "a node")
+        for name in _FLOWS:
+            self._tell(f"applying {name}")
+            if self.says("apply", f"{name}.yaml", "--wait", _WAIT) is None:
+                raise NotInTime(f"{name} did not start; {self.last_words()}")
+        self._feeder.start()
+        self.wait_for(lambda: self.has_arrived(0), "the first records")
+
+    def start_program(self, name: str) -> None:
+        """Start the master or the node, in its folder."""
+        options = {
+            "master": ("--state", f"{self.yarn.hdfs.uri}/state"),
+            "node": ("--name", "yarn", "--launcher", "yarn", "--yarn-conf", str(self.yarn.conf)),
+        }
+        command = [sys.executable, "-m", "scribengin.cli", "server", name, "--home", str(self.folder / name), *options[name], *self._way]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._programs[name] = subprocess.Popen(
+                command, cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill_program(self, name: str) -> None:
+        """Kill the master or the node."""
+        self._programs[name].kill()
+        self._programs[name].wait()
+
+    def says(self, *words: str) -> Any:
+        """The result of a command; None if it failed."""
+        command = [sys.executable, "-m", "scribengin.cli", *words, *self._way, "--json"]
+        try:
+            ended = subprocess.run(
+                command, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=_COMMAND_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        if ended.returncode != 0:
+            with (self.folder / "commands.log").open("a") as log:
+                log.write(f"{' '.join(words)}: {ended.stdout}{ended.stderr}\n")
+            return None
+        return msgspec.json.decode(ended.stdout)["result"]
+
+    # --- what runs in YARN ---
+
+    def applications(self, flow: str) -> list[dict[str, Any]]:
+        """The applications of a flow that YARN knows, newest first. Raises OSError: the ResourceManager does not answer."""
+        found = (self.yarn.resource_manager.read("/ws/v1/cluster/apps")["apps"] or {}).get("app", [])
+        return sorted((each for each in found if each["name"].startswith(f"{flow}.")), key=lambda each: -each["startedTime"])
+
+    def driver(self, flow: str) -> str:
+        """The container of a flow's driver; empty if none runs."""
+        with suppress(OSError):
+            for each in self.applications(flow):
+                if each["state"] == "RUNNING" and (found := _CONTAINER.search(each.get("amContainerLogs", ""))):
+                    return found[0]
+        return ""
+
+    def executors(self, flow: str) -> list[str]:
+        """The containers of a flow's executors."""
+        driver = self.driver(flow)
+        mine = driver.rpartition("_")[0]
+        return [each for node in self.yarn.nodes for each in self._containers(node) if driver and each.startswith(mine) and each != driver]
+
+    def host_of(self, container: str) -> NodeManager | None:
+        """The NodeManager that runs a container."""
+        return next((node for node in self.yarn.nodes if container in self._containers(node)), None)
+
+    def kill_application(self, flow: str) -> str:
+        """End the application of a flow as an administrator does; returns its id. Raises Unreachable, LookupError: none runs."""
+        found = next((each["id"] for each in self.applications(flow) if each["state"] in _LIVE), None)
+        if found is None:
+            raise LookupError(f"no application of {flow} runs")
+        ResourceManagers([self.yarn.uri]).kill(found)
+        return str(found)
+
+    def _containers(self, node: NodeManager) -> list[str]:
+        with suppress(OSError, ValueError):
+            found = node.read("/ws/v1/node/containers")["containers"] or {}
+            return [each["id"] for each in found.get("container", []) if each["state"] == "RUNNING"]
+        return []
+
+    # --- records ---
+
+    def has_arrived(self, part: int) -> bool:
+        """True if all records of a part are in both outputs."""
+        files = sum(row["part"] == part for row in self._kept())
+        return files >= ROWS and self._table_count(part) >= ROWS
+
+    def wait_arrival(self) -> None:
+        """Wait until a record that is added from now on is in both outputs. Raises NotInTime."""
+        part = self.parts + 1
+        self.wait_for(lambda: self.has_arrived(part), f"part {part}")
+
+    def drain(self) -> None:
+        """Add no more records, wait until all have been processed, and end both flows. Raises NotInTime."""
+        self._feeding.set()
+        self._feeder.join()
+        for flow in _FLOWS:
+            if self.says("drain", flow, "--wait", _WAIT) is None:
+                raise NotInTime(f"{flow} did not end; {self.last_words()}")
+
+    def judge(self) -> list[str]:
+        """What is wrong with the outputs and the accounts of both flows, after `drain`; empty if each record is in each output once."""
+        expected = [RecordKey("run", part, seq) for part in range(self.parts) for seq in range(ROWS)]
+        with closing(client.driver().connect(self.postgres.uri, autocommit=True)) as connection:
+            rows = [Found("table", row) for row in read_table(connection, "public", "kept")]
+        outputs = {"HDFS": [Found("hdfs", row) for row in self._kept()], "the table": rows}
+        wrong = [f"{name}: {findings}" for name, found in outputs.items() if (findings := check_records(expected, found, ordered=False))]
+        return wrong + [f"audit of {flow}: {self.last_words()}" for flow in _FLOWS if self.says("audit", flow) is None]
+
+    def _kept(self) -> Iterator[dict[str, Any]]:
+        """The rows in HDFS. A visible file does not change, so each is read once."""
+        folder = HdfsPath.of(f"{self.yarn.hdfs.uri}/kept")
+        with suppress(OSError):
+            for path in folder.iterdir():
+                if path.name not in self._rows and path.name.startswith("part-"):
+                    self._rows[path.name] = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+        for rows in self._rows.values():
+            yield from rows
+
+    def _table_count(self, part: int) -> int:
+        driver = client.driver()
+        with suppress(driver.Error), closing(driver.connect(self.postgres.uri, autocommit=True, connect_timeout=2)) as connection:
+            return int(connection.execute("SELECT count(*) FROM kept WHERE part = %s", (part,)).fetchone()[0])
+        return 0
+
+    def _feed(self) -> None:
+        folder = self.folder / "data"
+        while not self._feeding.wait(_PART_EVERY_S):
+            draft = folder / f".part-{self.parts:05}"
+            rows = [make_record(RecordKey("run", self.parts, seq)) for seq in range(ROWS)]
+            draft.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+            draft.rename(folder / f"part-{self.parts:05}.jsonl")
+            self.parts += 1
+
+    # --- pieces ---
+
+    def wait_for(self, what: Callable[[], bool], said: str) -> None:
+        """Wait until a condition is true. Raises NotInTime after `WITHIN_S` seconds, KeyboardInterrupt if the campaign ends."""
+        give_up_s = time.monotonic() + WITHIN_S
+        while not what():
+            if time.monotonic() > give_up_s:
+                raise NotInTime(f"{said} did not come in {WITHIN_S:g} s; {self.last_words()}")
+            self.pause(_LOOK_S)
+
+    def pause(self, seconds: float) -> None:
+        """Wait for some seconds. Raises KeyboardInterrupt if the campaign ends."""
+        if self._stop.wait(seconds):
+            raise KeyboardInterrupt
+
+    def last_words(self) -> str:
+        """The ends of the logs of the control plane and of failed commands, and the states of the flows."""
+        logs = [f"{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in self.folder.glob("*.log")]
+        return "\n".join([*logs, str(self.says("list"))])
+
+    @property
+    def _way(self) -> list[str]:
+        return ["--registry", f"zk://{self.keeper.address}/flows", "--login-file", str(self.folder / "login"), "--insecure"]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return plain_environment() | {_MARK: str(self.folder)}
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._feeding.set()
+        for _ in range(20):  # clients that submit an application outlive the node
+            left = list(processes_with(_MARK, str(self.folder)))
+            if not left:
+                break
+            for found in left:
+                found.process.send(signal.SIGKILL)
+            time.sleep(_LOOK_S)
+        for program in self._programs.values():
+            program.wait()
+        self._stack.close()
