@@ -34,7 +34,7 @@ from scribengin.testing.checker import Found, check_records
 from scribengin.testing.records import SCHEMA, RecordKey, make_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -85,66 +85,32 @@ class NotInTime(Exception):
     """Something that was awaited did not happen; the message has the last words of the control plane."""
 
 
-class YarnPlane:
-    """The servers, the control plane and the two flows. A context manager: all run inside the block, and end after it.
+class YarnControl:
+    """A master and a node whose workers run in a YARN cluster, and the command line as a user runs it. A context manager: the programs end
+    after its block, and what they have started on this machine; containers do not."""
 
-    Attributes:
-        parts: the number of parts of the input so far; each has `ROWS` records.
-    """
-
-    FLOWS = (COLLECT, STORE)
-
-    def __init__(self, folder: Path, *, tell: Callable[[str], None] = lambda _: None, stop: threading.Event | None = None) -> None:
+    def __init__(self, folder: Path, yarn: Yarn, keeper: ZooKeeper, *, stop: threading.Event | None = None) -> None:
         """Prepare it.
 
         Args:
             folder: a new folder for all files.
-            tell: called with a message before each step of the start.
+            yarn: the cluster, which has an HDFS for the state.
+            keeper: the ZooKeeper of the registry.
             stop: when it is set, waiting raises KeyboardInterrupt.
         """
         self.folder = folder.absolute()
-        self.yarn = Yarn(self.folder / "yarn", nodes=_NODES, cores=_CORES, memory_mib=_MEMORY_MIB)
-        self.keeper = ZooKeeper(self.folder / "zookeeper")
-        self.kafka = KafkaCluster(self.folder / "kafka")
-        self.postgres = Postgres(self.folder / "postgres")
-        self.parts = 0
-        self._tell = tell
+        self.yarn = yarn
+        self.keeper = keeper
         self._stop = stop or threading.Event()
         self._programs: dict[str, subprocess.Popen[bytes]] = {}
-        self._rows: dict[str, list[dict[str, Any]]] = {}
-        self._stack = ExitStack()
-        self._feeding = threading.Event()
-        self._feeder = threading.Thread(target=self._feed, name="feed", daemon=True)
 
-    def start(self) -> None:
-        """Start all servers, the control plane and the flows, and return when records have arrived. Raises NotInTime, EnvironmentFault."""
-        make_folder(self.folder / "data")
+    def start_control(self) -> None:
+        """Start the master and the node, and return when the node can take workers. Raises NotInTime."""
+        make_folder(self.folder)
         replace(self.folder / "login", b"me:a-password-of-some-length\n", private=True)
-        for server in (self.yarn, self.keeper, self.kafka, self.postgres):
-            self._tell(f"starting {type(server).__name__}")
-            self._stack.enter_context(server)
-        Topics(self.kafka.bootstrap).make({"raw": _PARTITIONS}, replication=1)
-        for name, text in _FLOWS.items():
-            flow = text.format(
-                data=self.folder / "data",
-                schema=SCHEMA,
-                bootstrap=self.kafka.bootstrap,
-                hdfs=self.yarn.hdfs.uri,
-                postgres=self.postgres.uri,
-                one_attempt=_RESOURCES.format(attempts=1),
-                two_attempts=_RESOURCES.format(attempts=2),
-            )
-            replace(self.folder / f"{name}.yaml", flow.encode())
-        self._tell("starting a master and a node")
         for name in ("master", "node"):
             self.start_program(name)
-        self.wait_for(lambda: self.says("node", "list") not in (None, []), "a node")
-        for name in _FLOWS:
-            self._tell(f"applying {name}")
-            if self.says("apply", f"{name}.yaml", "--wait", _WAIT) is None:
-                raise NotInTime(f"{name} did not start; {self.last_words()}")
-        self._feeder.start()
-        self.wait_for(lambda: self.has_arrived(0), "the first records")
+        self.wait_for(lambda: bool(self.says("node", "list")), "a node")
 
     def start_program(self, name: str) -> None:
         """Start the master or the node, in its folder."""
@@ -217,60 +183,6 @@ class YarnPlane:
             return [each["id"] for each in found.get("container", []) if each["state"] == "RUNNING"]
         return []
 
-    # --- records ---
-
-    def has_arrived(self, part: int) -> bool:
-        """True if all records of a part are in both outputs."""
-        files = sum(row["part"] == part for row in self._kept())
-        return files >= ROWS and self._table_count(part) >= ROWS
-
-    def wait_arrival(self) -> None:
-        """Wait until a record that is added from now on is in both outputs. Raises NotInTime."""
-        part = self.parts + 1
-        self.wait_for(lambda: self.has_arrived(part), f"part {part}")
-
-    def drain(self) -> None:
-        """Add no more records, wait until all have been processed, and end both flows. Raises NotInTime."""
-        self._feeding.set()
-        self._feeder.join()
-        for flow in _FLOWS:
-            if self.says("drain", flow, "--wait", _WAIT) is None:
-                raise NotInTime(f"{flow} did not end; {self.last_words()}")
-
-    def judge(self) -> list[str]:
-        """What is wrong with the outputs and the accounts of both flows, after `drain`; empty if each record is in each output once."""
-        expected = [RecordKey("run", part, seq) for part in range(self.parts) for seq in range(ROWS)]
-        with closing(client.driver().connect(self.postgres.uri, autocommit=True)) as connection:
-            rows = [Found("table", row) for row in read_table(connection, "public", "kept")]
-        outputs = {"HDFS": [Found("hdfs", row) for row in self._kept()], "the table": rows}
-        wrong = [f"{name}: {findings}" for name, found in outputs.items() if (findings := check_records(expected, found, ordered=False))]
-        return wrong + [f"audit of {flow}: {self.last_words()}" for flow in _FLOWS if self.says("audit", flow) is None]
-
-    def _kept(self) -> Iterator[dict[str, Any]]:
-        """The rows in HDFS. A visible file does not change, so each is read once."""
-        folder = HdfsPath.of(f"{self.yarn.hdfs.uri}/kept")
-        with suppress(OSError):
-            for path in folder.iterdir():
-                if path.name not in self._rows and path.name.startswith("part-"):
-                    self._rows[path.name] = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-        for rows in self._rows.values():
-            yield from rows
-
-    def _table_count(self, part: int) -> int:
-        driver = client.driver()
-        with suppress(driver.Error), closing(driver.connect(self.postgres.uri, autocommit=True, connect_timeout=2)) as connection:
-            return int(connection.execute("SELECT count(*) FROM kept WHERE part = %s", (part,)).fetchone()[0])
-        return 0
-
-    def _feed(self) -> None:
-        folder = self.folder / "data"
-        while not self._feeding.wait(_PART_EVERY_S):
-            draft = folder / f".part-{self.parts:05}"
-            rows = [make_record(RecordKey("run", self.parts, seq)) for seq in range(ROWS)]
-            draft.write_bytes(msgspec.json.Encoder().encode_lines(rows))
-            draft.rename(folder / f"part-{self.parts:05}.jsonl")
-            self.parts += 1
-
     # --- pieces ---
 
     def wait_for(self, what: Callable[[], bool], said: str) -> None:
@@ -300,18 +212,9 @@ class YarnPlane:
         return plain_environment() | {_MARK: str(self.folder)}
 
     def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self._end()
-            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        self._feeding.set()
         for _ in range(20):  # clients that submit an application outlive the node
             left = list(processes_with(_MARK, str(self.folder)))
             if not left:
@@ -321,4 +224,124 @@ class YarnPlane:
             time.sleep(_LOOK_S)
         for program in self._programs.values():
             program.wait()
+
+
+class YarnPlane(YarnControl):
+    """The servers, the control plane and the two flows. A context manager: all run inside the block, and end after it.
+
+    Attributes:
+        parts: the number of parts of the input so far; each has `ROWS` records.
+    """
+
+    FLOWS = (COLLECT, STORE)
+
+    def __init__(self, folder: Path, *, tell: Callable[[str], None] = lambda _: None, stop: threading.Event | None = None) -> None:
+        """Prepare it.
+
+        Args:
+            folder: a new folder for all files.
+            tell: called with a message before each step of the start.
+            stop: when it is set, waiting raises KeyboardInterrupt.
+        """
+        folder = folder.absolute()
+        yarn = Yarn(folder / "yarn", nodes=_NODES, cores=_CORES, memory_mib=_MEMORY_MIB)
+        super().__init__(folder, yarn, ZooKeeper(folder / "zookeeper"), stop=stop)
+        self.kafka = KafkaCluster(folder / "kafka")
+        self.postgres = Postgres(folder / "postgres")
+        self.parts = 0
+        self._tell = tell
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._stack = ExitStack()
+        self._feeding = threading.Event()
+        self._feeder = threading.Thread(target=self._feed, name="feed", daemon=True)
+
+    def start(self) -> None:
+        """Start all servers, the control plane and the flows, and return when records have arrived. Raises NotInTime, EnvironmentFault."""
+        make_folder(self.folder / "data")
+        for server in (self.yarn, self.keeper, self.kafka, self.postgres):
+            self._tell(f"starting {type(server).__name__}")
+            self._stack.enter_context(server)
+        Topics(self.kafka.bootstrap).make({"raw": _PARTITIONS}, replication=1)
+        for name, text in _FLOWS.items():
+            flow = text.format(
+                data=self.folder / "data",
+                schema=SCHEMA,
+                bootstrap=self.kafka.bootstrap,
+                hdfs=self.yarn.hdfs.uri,
+                postgres=self.postgres.uri,
+                one_attempt=_RESOURCES.format(attempts=1),
+                two_attempts=_RESOURCES.format(attempts=2),
+            )
+            replace(self.folder / f"{name}.yaml", flow.encode())
+        self._tell("starting a master and a node")
+        self.start_control()
+        for name in _FLOWS:
+            self._tell(f"applying {name}")
+            if self.says("apply", f"{name}.yaml", "--wait", _WAIT) is None:
+                raise NotInTime(f"{name} did not start; {self.last_words()}")
+        self._feeder.start()
+        self.wait_for(lambda: self.has_arrived(0), "the first records")
+
+    def has_arrived(self, part: int) -> bool:
+        """True if all records of a part are in both outputs."""
+        with suppress(OSError):
+            self._read_new()
+        files = sum(row["part"] == part for rows in self._rows.values() for row in rows)
+        return files >= ROWS and self._table_count(part) >= ROWS
+
+    def wait_arrival(self) -> None:
+        """Wait until a record that is added from now on is in both outputs. Raises NotInTime."""
+        part = self.parts + 1
+        self.wait_for(lambda: self.has_arrived(part), f"part {part}")
+
+    def drain(self) -> None:
+        """Add no more records, wait until all have been processed, and end both flows. Raises NotInTime."""
+        self._feeding.set()
+        self._feeder.join()
+        for flow in _FLOWS:
+            if self.says("drain", flow, "--wait", _WAIT) is None:
+                raise NotInTime(f"{flow} did not end; {self.last_words()}")
+
+    def judge(self) -> list[str]:
+        """What is wrong with the outputs and the accounts of both flows, after `drain`; empty if each record is in each output once."""
+        expected = [RecordKey("run", part, seq) for part in range(self.parts) for seq in range(ROWS)]
+        with closing(client.driver().connect(self.postgres.uri, autocommit=True)) as connection:
+            table = [Found("table", row) for row in read_table(connection, "public", "kept")]
+        self._read_new()
+        outputs = {"HDFS": [Found("hdfs", row) for rows in self._rows.values() for row in rows], "the table": table}
+        wrong = [f"{name}: {findings}" for name, found in outputs.items() if (findings := check_records(expected, found, ordered=False))]
+        return wrong + [f"audit of {flow}: {self.last_words()}" for flow in _FLOWS if self.says("audit", flow) is None]
+
+    def _read_new(self) -> None:
+        """Read the new files in HDFS: a visible file does not change. Raises OSError."""
+        for path in HdfsPath.of(f"{self.yarn.hdfs.uri}/kept").iterdir():
+            if path.name not in self._rows and path.name.startswith("part-"):
+                self._rows[path.name] = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+
+    def _table_count(self, part: int) -> int:
+        driver = client.driver()
+        with suppress(driver.Error), closing(driver.connect(self.postgres.uri, autocommit=True, connect_timeout=2)) as connection:
+            return int(connection.execute("SELECT count(*) FROM kept WHERE part = %s", (part,)).fetchone()[0])
+        return 0
+
+    def _feed(self) -> None:
+        folder = self.folder / "data"
+        while not self._feeding.wait(_PART_EVERY_S):
+            draft = folder / f".part-{self.parts:05}"
+            rows = [make_record(RecordKey("run", self.parts, seq)) for seq in range(ROWS)]
+            draft.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+            draft.rename(folder / f"part-{self.parts:05}.jsonl")
+            self.parts += 1
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._feeding.set()
+        super().__exit__(kind, error, trace)
         self._stack.close()

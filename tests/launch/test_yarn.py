@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -152,6 +153,7 @@ def test_an_application_that_was_accepted_after_the_last_answer_is_not_missed(tm
     (records / "start.json").write_text('{"tag": "this-start"}')
     accepted, client = list[Application](), [ObservedWorker(worker, "running")]
     monkeypatch.setattr(launcher._managers, "tagged", lambda _tag: [*accepted])
+    monkeypatch.setattr(launcher._managers, "check_active", lambda: None)
     monkeypatch.setattr(launcher._children, "observe", lambda: client)
     assert [seen.state for seen in launcher.observe()] == ["starting"]
     accepted.append(Application("application_1_1", worker, "RUNNING", application_tags="all,this-start"))
@@ -167,26 +169,56 @@ def test_nothing_is_started_if_yarn_does_not_answer(tmp_path: Path) -> None:
     assert not list((tmp_path / "node" / "workers").iterdir())
 
 
-@pytest.mark.parametrize("code", [401, 403])
-def test_a_user_who_may_not_is_told(tmp_path: Path, code: int) -> None:
-    class Refusing(BaseHTTPRequestHandler):
+@contextmanager
+def answering(answer: Callable[[str], bytes | int]) -> Iterator[str]:
+    """The address of a web server of this test. `answer`: path → content, or the status of a refusal."""
+
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_error(code)
+            found = answer(self.path)
+            if isinstance(found, int):
+                self.send_error(found)
+            else:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(found)
 
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            launcher = YarnLauncher(tmp_path / "node", YarnCluster(tmp_path, (f"http://127.0.0.1:{server.server_port}",)))
-            with pytest.raises(EnvironmentFault) as caught:
-                launcher.observe()
+            yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_user_who_may_not_is_told(tmp_path: Path, code: int) -> None:
+    with answering(lambda _path: code) as web, pytest.raises(EnvironmentFault) as caught:
+        YarnLauncher(tmp_path / "node", YarnCluster(tmp_path, (web,))).observe()
     assert caught.value.code == "yarn-refused"
+
+
+def test_a_resource_manager_that_recovers_its_applications_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers before it knows them: a worker that runs must not count as gone."""
+    state = "INITIALIZING"
+
+    def answer(path: str) -> bytes:
+        return b'{"apps": null}' if "/apps?" in path else json.dumps({"clusterInfo": {"state": "STARTED", "haState": state}}).encode()
+
+    submitted = ObservedWorker("tweets.main-1", "exited", "digest", 1.0, "", None, 0, "")
+    monkeypatch.setattr("scribengin.launch.process_launcher.Children.observe", lambda _self: [submitted])
+    with answering(answer) as web:
+        launcher = YarnLauncher(tmp_path / "node", YarnCluster(tmp_path, (web,)))
+        with pytest.raises(Unreachable, match="not active yet"):
+            launcher.observe()
+        state = "ACTIVE"
+        (seen,) = launcher.observe()
+    assert (seen.state, seen.reason.partition(":")[0]) == ("gone", "YARN no longer knows its application")
 
 
 def site(folder: Path, settings: dict[str, str]) -> Path:

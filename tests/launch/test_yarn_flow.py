@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.yarn_plane import YarnControl
 from scribengin.connectors.hdfs.path import HdfsPath
-from scribengin.core.process import within
 from scribengin.embedded.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from scribengin.embedded.yarn import Yarn
 
-WITHIN_S = 400.0
 FLOW = """\
 version: 1
 name: numbers
@@ -39,39 +33,14 @@ tiers:
 """
 
 
-class Plane:
-    """A control plane over ZooKeeper whose only node has its workers in YARN."""
+class Plane(YarnControl):
+    """A control plane whose flow reads files of 100 numbers."""
 
-    def __init__(self, folder: Path, yarn: Yarn, registry: str) -> None:
-        self.folder, self.yarn, self.files = folder, yarn, 0
+    def __init__(self, folder: Path, yarn: Yarn, keeper: ZooKeeper) -> None:
+        super().__init__(folder, yarn, keeper)
+        self.files = 0
         (folder / "data").mkdir()
-        login = folder / "login"
-        login.write_text("me:a-password-of-some-length\n")
-        login.chmod(0o600)
-        self.way = ["--registry", f"zk://{registry}/flows", "--login-file", str(login), "--insecure"]
         (folder / "flow.yaml").write_text(FLOW.format(data=folder / "data", hdfs=yarn.hdfs.uri))
-
-    @contextmanager
-    def program(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        """`scribengin server …`, until the block ends."""
-        home = self.folder / words[0]
-        command = [sys.executable, "-m", "scribengin.cli", "server", *words, *self.way]
-        with (self.folder / f"{words[0]}.log").open("ab") as log:
-            environment = os.environ | {"SCRIBENGIN_HOME": str(home)}
-            process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
-            try:
-                yield process
-            finally:
-                process.kill()
-                process.wait()
-
-    def says(self, *words: str) -> Any:
-        command = [sys.executable, "-m", "scribengin.cli", *words, *self.way, "--json"]
-        ended = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=300, check=False)
-        if ended.returncode != 0:
-            (self.folder / "cli.log").write_text(f"{words}: {ended.stdout}{ended.stderr}")
-            return None
-        return json.loads(ended.stdout)["result"]
 
     def adds(self) -> None:
         path = self.folder / "data" / f".{self.files}"
@@ -85,37 +54,29 @@ class Plane:
         return sorted(json.loads(line)["id"] for path in files for line in path.read_bytes().splitlines())
 
     def all_came(self) -> None:
-        assert within(WITHIN_S, lambda: len(self.found()) >= 50 * self.files), (self.said(), self.found()[-3:])
+        self.wait_for(lambda: len(self.found()) >= 50 * self.files, f"all of {self.files} files")
         assert self.found() == list(range(1, 100 * self.files, 2)), "each once"
 
-    def applications(self) -> list[dict[str, Any]]:
-        return (self.yarn.resource_manager.read("/ws/v1/cluster/apps")["apps"] or {}).get("app", [])
-
-    def said(self) -> str:
-        return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in self.folder.rglob("*.log") if path.name != "zookeeper.log")
+    def runs_in_yarn(self) -> bool:
+        return any(each["state"] in ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING") for each in self.applications("numbers"))
 
 
 @pytest.mark.timeout(1500)
 def test_its_driver_is_killed_and_its_node_and_each_record_is_there_once(yarn: Yarn, tmp_path: Path) -> None:
-    with ZooKeeper(tmp_path / "zookeeper") as keeper:
-        plane = Plane(tmp_path, yarn, keeper.address)
-        node = ("node", "--name", "yarn", "--launcher", "yarn", "--yarn-conf", str(yarn.conf))
+    with ZooKeeper(tmp_path / "zookeeper") as keeper, Plane(tmp_path, yarn, keeper) as plane:
         plane.adds()
-        with plane.program("master", "--state", f"{yarn.hdfs.uri}/state"):
-            with plane.program(*node):
-                assert within(WITHIN_S, lambda: plane.says("apply", "flow.yaml") is not None), plane.said()
-                plane.all_came()
-                (first,) = [each["id"] for each in plane.applications() if each["name"] == "numbers.all-1"]
-                assert yarn.kill_containers(first.replace("application", "container"))
-                plane.adds()
-                plane.all_came()
-            # the node is gone, its worker goes on; the next node has it
-            plane.adds()
-            plane.all_came()
-            with plane.program(*node):
-                assert within(WITHIN_S, lambda: plane.says("stop", "numbers", "--wait") is not None), plane.said()
-                live = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
-                assert within(WITHIN_S, lambda: not any(each["state"] in live for each in plane.applications()))
-                mine = sorted((each["name"], each["finalStatus"]) for each in plane.applications() if each["name"].startswith("numbers."))
-                assert (mine[0], mine[-1][1]) == (("numbers.all-1", "FAILED"), "SUCCEEDED")
-                assert plane.says("audit", "numbers") is not None, f"it does not balance: {plane.said()}"
+        plane.start_control()
+        assert plane.says("apply", "flow.yaml") is not None, plane.last_words()
+        plane.all_came()
+        assert yarn.kill_containers(plane.driver("numbers"))
+        plane.adds()
+        plane.all_came()
+        plane.kill_program("node")
+        plane.adds()
+        plane.all_came()  # its worker goes on; the next node has it
+        plane.start_program("node")
+        plane.wait_for(lambda: plane.says("stop", "numbers", "--wait") is not None, "the end of the flow")
+        plane.wait_for(lambda: not plane.runs_in_yarn(), "the end of its application")
+        ends = [(each["name"], each["finalStatus"]) for each in plane.applications("numbers")]
+        assert (ends[-1], ends[0][1]) == (("numbers.all-1", "FAILED"), "SUCCEEDED")
+        assert plane.says("audit", "numbers") is not None, f"it does not balance: {plane.last_words()}"

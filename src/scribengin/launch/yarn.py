@@ -45,7 +45,7 @@ from scribengin.launch.process_launcher import NAME as SETTINGS
 from scribengin.launch.records import WorkerRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scribengin.core.secret import Secret
     from scribengin.launch.contract import LaunchOrder, State
@@ -186,6 +186,14 @@ class _Applications(msgspec.Struct, frozen=True):
     app: list[Application] = []
 
 
+class _Info(msgspec.Struct, frozen=True, rename="camel"):
+    ha_state: str = ""
+
+
+class _ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
+    cluster_info: _Info = _Info()
+
+
 class _Found(msgspec.Struct, frozen=True):
     apps: _Applications | None = None
 
@@ -210,12 +218,17 @@ class ResourceManagers:
         # anyone may tag an application
         return [each for each in found.apps.app if each.user == _user()] if found.apps is not None else []
 
+    def check_active(self) -> None:
+        """Raise Unreachable unless a ResourceManager is active. One that has just started answers before it has recovered its
+        applications; its list is empty then."""
+        self._call("/ws/v1/cluster/info", accepts=_is_active)
+
     def kill(self, application: str) -> None:
         """Kill an application. Raises Unreachable, EnvironmentFault: this user may not."""
         self._call(f"/ws/v1/cluster/apps/{application}/state?user.name={quote(_user())}", b'{"state":"KILLED"}')
 
-    def _call(self, path: str, body: bytes | None = None) -> bytes:
-        """The answer of the first ResourceManager that answers; it is asked first from then on."""
+    def _call(self, path: str, body: bytes | None = None, *, accepts: Callable[[bytes], bool] = lambda _: True) -> bytes:
+        """The answer of the first ResourceManager that gives an accepted one; it is asked first from then on."""
         why: Exception | None = None
         for web in self._web:
             headers = {"Accept": "application/json", "Content-Type": "application/json"}
@@ -235,8 +248,10 @@ class ResourceManagers:
             except (OSError, ValueError) as error:
                 why = error
             else:
-                self._web = [web, *(other for other in self._web if other != web)]
-                return said
+                if accepts(said):
+                    self._web = [web, *(other for other in self._web if other != web)]
+                    return said
+                why = ValueError("it is not active yet")
         raise Unreachable(
             f"YARN's ResourceManager does not answer at {', '.join(self._web)}: {why}",
             remedy="check that it is running, and that yarn-site.xml has the address of its web page",
@@ -326,7 +341,10 @@ class YarnLauncher:
         applications = self._applications(age_s)
         mine = self._by_worker(here, applications)
         if any(here[worker].state not in ("starting", "running") for worker in here.keys() - mine.keys()):
-            applications = self._applications()  # a client has ended, perhaps after the answer: YARN may have its application now
+            # a client has ended, perhaps after the answer, or the answer came from a ResourceManager that recovers: YARN may know the
+            # application now
+            self._managers.check_active()
+            applications = self._applications()
             mine = self._by_worker(here, applications)
         found = [self._seen(seen, mine.get(worker)) for worker, seen in here.items()]
         known = {application.id for application in mine.values()}
@@ -529,6 +547,13 @@ def _container_output(logs: str) -> bytes:
         with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
             parts.append(_FRAME.sub(b"", answer.read(_ANSWER_BYTES)))
     return b"".join(parts)
+
+
+def _is_active(info: bytes) -> bool:
+    """True if the answer is of a ResourceManager that serves. Without high availability its state is ACTIVE too."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(info, type=_ClusterInfo).cluster_info.ha_state == "ACTIVE"
+    return False
 
 
 def _user() -> str:
