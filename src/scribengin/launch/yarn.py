@@ -430,6 +430,8 @@ class YarnLauncher:
             "spark.yarn.maxAppAttempts": "1",
             # by default a driver that has no session after 100 s is ended; a worker starts its session at once, or reports why it cannot
             "spark.yarn.am.waitTime": _SESSION_WITHIN,
+            # by default a session waits up to 30 s for its executors; here the lease and the recovery need none
+            "spark.scheduler.minRegisteredResourcesRatio": "0",
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.appMasterEnv.PYSPARK_PYTHON": self._cluster.python,
             "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": self._cluster.python,
