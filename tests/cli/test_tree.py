@@ -269,6 +269,11 @@ def test_the_notice_says_what_to_type() -> None:
         (["--launcher", "standalone"], "--launcher standalone needs --spark-master spark://HOST:PORT"),
         (["--spark-web", "http://s1:8080"], "--spark-web needs --launcher standalone"),
         (["--launcher", "yarn"], "--launcher yarn needs --yarn-conf FOLDER, or HADOOP_CONF_DIR in the environment"),
+        (
+            ["--launcher", "yarn", "--yarn-conf", ".", "--yarn-mode", "client", "--yarn-python", "/usr/bin/python3"],
+            "--yarn-python needs --yarn-mode cluster: in client mode executors use the path of this Python",
+        ),
+        (["--yarn-mode", "client"], "--yarn-mode needs --launcher yarn"),
         (["--launcher", "standalone", "--spark-master", "spark://s1:7077", "--yarn-queue", "etl"], "--yarn-queue needs --launcher yarn"),
     ],
 )

@@ -20,7 +20,7 @@ from scribengin.core.secret import Secret
 from scribengin.embedded.server import free_ports
 from scribengin.launch.contract import LaunchOrder, ObservedWorker
 from scribengin.launch.records import Stopping
-from scribengin.launch.yarn import Application, YarnCluster, YarnLauncher, outcome_of, submission_fault
+from scribengin.launch.yarn import Application, YarnClientLauncher, YarnCluster, YarnLauncher, outcome_of, submission_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,6 +126,22 @@ def test_a_worker_without_records_is_shown_and_killed(launchers: Callable[[], Ya
     assert (seen.order, seen.process.startswith("application_")) == ("", True)
     launcher.kill(worker)
     assert within(WITHIN_S, lambda: launcher.observe() == [])
+
+
+@pytest.mark.timeout(600)
+def test_in_client_mode_the_driver_is_a_process_of_this_machine(yarn: Yarn, tmp_path: Path) -> None:
+    launcher, worker = YarnClientLauncher(tmp_path / "node", YarnCluster.of(yarn.conf, client=True)), "tweets.main-9"
+    launcher.start(order(tmp_path, worker, "count=1000", "exit=7"))
+    try:
+        assert within(WITHIN_S, lambda: launcher.observe()[0].is_over), launcher.logs(worker)
+        (seen,) = launcher.observe()
+        assert (seen.state, seen.status) == ("exited", 7), [Path(path).read_text()[-2000:] for path in launcher.logs(worker)]
+        assert "counted 1000\n" in (tmp_path / f"{worker}.diary").read_text(), "by an executor in YARN"
+    finally:
+        launcher.kill(worker)
+        launcher.close()
+    names = [each["name"] for each in yarn.resource_manager.read("/ws/v1/cluster/apps")["apps"]["app"]]
+    assert names.count("pyspark-shell") == 1, "the application of its executors"
 
 
 @pytest.mark.timeout(300)

@@ -25,7 +25,7 @@ from scribengin.hosts.presence import runs_here
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import StandaloneLauncher
-from scribengin.launch.yarn import YarnCluster, YarnLauncher
+from scribengin.launch.yarn import YarnClientLauncher, YarnCluster, YarnLauncher
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, RegistryEntry
 from scribengin.registry.records import Host
@@ -126,7 +126,7 @@ class NodeAgent:
         self._token = token
         self._cluster = cluster
         self._listen = listen or Listen()
-        away = isinstance(cluster, YarnCluster)
+        away = isinstance(cluster, YarnCluster) and not cluster.client
         reached = "" if away else reached_at(self._listen)
         self._make = make if make is not None else worker_order(home, name, entrance, token, reached, away=away)
         self._stack = ExitStack()
@@ -185,10 +185,11 @@ class NodeAgent:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def _launcher(self) -> LocalLauncher | StandaloneLauncher | YarnLauncher:
+    def _launcher(self) -> LocalLauncher | StandaloneLauncher | YarnLauncher | YarnClientLauncher:
         """A launcher over the node's folder: it observes, and can end, the workers of earlier launchers."""
         if isinstance(self._cluster, YarnCluster):
-            return YarnLauncher(self.home.workers, self._cluster)
+            kind = YarnClientLauncher if self._cluster.client else YarnLauncher
+            return kind(self.home.workers, self._cluster)
         if self._cluster is not None:
             return StandaloneLauncher(self.home.workers, self._cluster)
         return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)

@@ -1,4 +1,7 @@
-"""Workers in YARN: each is an application whose driver runs in the container of its application master (Spark's cluster mode).
+"""Workers in YARN. In Spark's cluster mode, the default, each is an application whose driver runs in the container of its application
+master. In client mode the driver is a process of this machine, and only its executors are containers.
+
+In cluster mode:
 
 The application is submitted by Spark's own client, `spark-submit`, which the process launcher runs and supervises on this machine as it
 does a worker: so an order begins at most one submission, and how that ended is known to every later launcher. From then on YARN has the
@@ -40,7 +43,7 @@ from scribengin.core.java import FIRST_COMPILER_ONLY, find_java, spark_home
 from scribengin.core.storage import read_or_none, replace
 from scribengin.launch import container
 from scribengin.launch.contract import ObservedWorker
-from scribengin.launch.process_launcher import LOG_BYTES, ORPHAN_GRACE_S, Children, log_path
+from scribengin.launch.process_launcher import LOG_BYTES, ORPHAN_GRACE_S, Children, LauncherHere, log_path
 from scribengin.launch.process_launcher import NAME as SETTINGS
 from scribengin.launch.records import WorkerRecords
 
@@ -113,6 +116,7 @@ class YarnCluster:
         queue: the queue of the applications; empty: YARN's default.
         python: the Python of drivers and executors, on every host of the cluster.
         local: True if only this machine reaches the cluster.
+        client: True for client mode.
     """
 
     conf: Path
@@ -120,6 +124,7 @@ class YarnCluster:
     queue: str = ""
     python: str = sys.executable
     local: bool = False
+    client: bool = False
 
     @property
     def master(self) -> str:
@@ -127,13 +132,14 @@ class YarnCluster:
         return f"yarn at {self.web[0]}"
 
     @classmethod
-    def of(cls, conf: Path, *, queue: str = "", python: str = "") -> YarnCluster:
+    def of(cls, conf: Path, *, queue: str = "", python: str = "", client: bool = False) -> YarnCluster:
         """The cluster of a folder with settings.
 
         Args:
             conf: the folder.
             queue: see `YarnCluster`.
             python: see `YarnCluster`; empty: the path of this Python.
+            client: see `YarnCluster`.
 
         Raises:
             EnvironmentFault: the folder has no valid settings of a ResourceManager.
@@ -159,7 +165,7 @@ class YarnCluster:
                 code="yarn-settings",
             )
         local = all(urlsplit(each).hostname in ("127.0.0.1", "localhost", "::1") for each in web)
-        return cls(conf.absolute(), tuple(web), queue, python or sys.executable, local)
+        return cls(conf.absolute(), tuple(web), queue, python or sys.executable, local, client)
 
 
 class Application(msgspec.Struct, frozen=True, rename="camel"):
@@ -422,28 +428,17 @@ class YarnLauncher:
         return ObservedWorker(here.worker, "gone", here.order, here.since_s, "", None, None, reason, stopping, here.strays)
 
     def _settings(self, order: LaunchOrder) -> dict[str, str | Secret]:
-        memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
-        settings: dict[str, str | Secret] = {
-            "spark.executor.cores": str(order.cores),
-            "spark.executor.instances": str(order.executors),
-            "spark.executor.memory": f"{memory_mib}m",
+        settings = _executor_settings(order, self._cluster) | {
             "spark.yarn.maxAppAttempts": "1",
             # by default a driver that has no session after 100 s is ended; a worker starts its session at once, or reports why it cannot
             "spark.yarn.am.waitTime": _SESSION_WITHIN,
-            # by default a session waits up to 30 s for its executors; here the lease and the recovery need none
-            "spark.scheduler.minRegisteredResourcesRatio": "0",
-            "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.appMasterEnv.PYSPARK_PYTHON": self._cluster.python,
             "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": self._cluster.python,
-            "spark.executorEnv.PYSPARK_PYTHON": self._cluster.python,
         }
-        if self._cluster.queue:
-            settings["spark.yarn.queue"] = self._cluster.queue
-        for prefix in ("spark.yarn.appMasterEnv.", "spark.executorEnv."):
-            if path := os.environ.get("PYTHONPATH"):
-                settings[f"{prefix}PYTHONPATH"] = path  # so that the containers can import what this process can
-            if self._cluster.local:
-                settings[f"{prefix}SPARK_LOCAL_IP"] = "127.0.0.1"
+        if path := os.environ.get("PYTHONPATH"):
+            settings["spark.yarn.appMasterEnv.PYTHONPATH"] = path  # so that the container can import what this process can
+        if self._cluster.local:
+            settings["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] = "127.0.0.1"
         return settings
 
     def _submission(self, order: LaunchOrder, records: Path, tag: str) -> tuple[Sequence[str], Mapping[str, str | None]]:
@@ -467,6 +462,46 @@ class YarnLauncher:
         environment |= {"JAVA_HOME": str(find_java().home), "SPARK_CONF_DIR": None, "PYSPARK_SUBMIT_ARGS": None}
         environment |= {"SPARK_SUBMIT_OPTS": " ".join([*FIRST_COMPILER_ONLY, "-XX:+UseSerialGC"])}
         return command, environment | ({"SPARK_LOCAL_IP": "127.0.0.1"} if self._cluster.local else {})
+
+
+class YarnClientLauncher(LauncherHere):
+    """A launcher whose workers are processes of this machine, with executors in YARN: Spark's client mode. The workers end with the
+    machine."""
+
+    def __init__(self, folder: Path, cluster: YarnCluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
+        super().__init__(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
+        self._cluster = cluster
+
+    def start(self, order: LaunchOrder) -> None:
+        """Start a worker; see `Launcher.start`. Raises Unreachable: YARN does not answer."""
+        ResourceManagers(self._cluster.web).check_active()  # Spark would try for a quarter of an hour
+        settings = _executor_settings(order, self._cluster)
+        environment = {"HADOOP_CONF_DIR": str(self._cluster.conf)}
+        if self._cluster.local:
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        self._children.start(order, master="yarn", settings=settings, environment=environment)
+
+
+def _executor_settings(order: LaunchOrder, cluster: YarnCluster) -> dict[str, str | Secret]:
+    """Spark's settings for the executors of a worker, in both modes."""
+    memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
+    settings: dict[str, str | Secret] = {
+        "spark.executor.cores": str(order.cores),
+        "spark.executor.instances": str(order.executors),
+        "spark.executor.memory": f"{memory_mib}m",
+        # by default a session waits up to 30 s for its executors; here the lease and the recovery need none
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+        "spark.yarn.jars": f"local:{spark_home()}/jars/*",
+        "spark.executorEnv.PYSPARK_PYTHON": cluster.python,
+    }
+    if cluster.queue:
+        settings["spark.yarn.queue"] = cluster.queue
+    if path := os.environ.get("PYTHONPATH"):
+        settings["spark.executorEnv.PYTHONPATH"] = path  # so that executors can import what this process can
+    if cluster.local:
+        settings["spark.executorEnv.SPARK_LOCAL_IP"] = "127.0.0.1"
+    return settings
 
 
 def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int | None, str]:

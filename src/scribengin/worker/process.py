@@ -24,6 +24,7 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused, ScribenginError
 from scribengin.core.net import LOOPBACK
 from scribengin.core.secret import Secret
+from scribengin.launch.marks import VARIABLE
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
 from scribengin.registry.connection_settings import LOGIN, ConnectionSettings
@@ -95,7 +96,8 @@ def main(worker: str) -> Exit:
 
         feeders = partial(_feeders, Workflows(registry), id_.flow)
         kind = HelperAttempt if is_helper(id_.tier) else TierAttempt
-        in_yarn = os.environ.get(MASTER) == "yarn"
+        # without the mark of a launcher, this process was not started by one of its own machine: it is in a container
+        in_yarn = os.environ.get(MASTER) == "yarn" and VARIABLE not in os.environ
         word, host = partial(_word, registry, id_), os.environ.get(REACHED_AT) or (socket.gethostname() if in_yarn else LOOPBACK)
         here = Home(Path(os.environ[HOME])).scratch
         attempt = kind(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, word, host, here)

@@ -51,7 +51,10 @@ def _cluster(launcher: str, options: Mapping[str, Any]) -> SparkCluster | YarnCl
         conf = options["yarn_conf"] or os.environ.get("HADOOP_CONF_DIR")
         if not conf:
             raise click.UsageError("--launcher yarn needs --yarn-conf FOLDER, or HADOOP_CONF_DIR in the environment")
-        return YarnCluster.of(Path(conf), queue=options["yarn_queue"] or "", python=options["yarn_python"] or "")
+        client = options["yarn_mode"] == "client"
+        if client and options["yarn_python"] is not None:
+            raise click.UsageError("--yarn-python needs --yarn-mode cluster: in client mode executors use the path of this Python")
+        return YarnCluster.of(Path(conf), queue=options["yarn_queue"] or "", python=options["yarn_python"] or "", client=client)
     return None
 
 
@@ -61,6 +64,7 @@ _OF = {
     "yarn_conf": "yarn",
     "yarn_queue": "yarn",
     "yarn_python": "yarn",
+    "yarn_mode": "yarn",
 }
 """option → the launcher that it belongs to"""
 
@@ -86,6 +90,11 @@ _OF = {
 )
 @click.option("--yarn-queue", metavar="NAME", help="Queue of the workers' applications. Default: YARN's own.")
 @click.option("--yarn-python", metavar="PATH", help="Python with Scribengin on the cluster's hosts. Default: the path of this one.")
+@click.option(
+    "--yarn-mode",
+    type=click.Choice(["cluster", "client"]),
+    help="Where drivers run: in YARN (cluster, the default), or on this machine with executors in YARN (client).",
+)
 @listen_options
 @folder_option
 def command(
