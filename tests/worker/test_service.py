@@ -21,6 +21,7 @@ from scribengin.worker.service import AttemptOutcome, WorkerService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from scribengin.registry.contract import Registry
 
@@ -128,3 +129,23 @@ def test_an_attempt_that_fails_is_told_beside_the_registry_too() -> None:
     with serving(fails) as (_, service, ends):
         assert service.serve() is Exit.FAILED
     assert ends == ["failed: the broker does not answer; start it"]
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["it fails by that", "it goes on"])
+def test_a_worker_whose_folder_is_deleted_ends_and_another_one_may_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    def attempt(*, stop: threading.Event, **_: object) -> AttemptOutcome:
+        (tmp_path / "container").rmdir()
+        if not fails:
+            assert stop.wait(60), "it is told to end"
+            return AttemptOutcome("stopped")
+        raise FileNotFoundError(2, "No such file or directory")
+
+    (tmp_path / "container").mkdir()
+    monkeypatch.chdir(tmp_path / "container")
+    with serving(attempt) as (registry, service, _):
+        assert service.serve() is Exit.FAILED
+        there = read_record(registry, REPORT(ID.flow, ID.tier))
+    assert isinstance(there, Stored)
+    assert (there.record.state, there.record.permanent, there.record.cause) == ("failed", False, "the folder of its process was deleted")

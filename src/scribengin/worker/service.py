@@ -7,6 +7,7 @@ import errno
 import threading
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -260,11 +261,13 @@ class WorkerService:
         while thread.is_alive():
             thread.join(_POLL_S)
             now = self._wanted.read().wish
-            if self._asked.is_set() or not self._lease.held() or _is_other(now, wish, standing):
+            if self._asked.is_set() or not self._lease.held() or _is_other(now, wish, standing) or _folder_is_gone():
                 stop.set()
             elif now is not None:
                 self._say(dataclasses.replace(standing, commits=self._before + standing.commits), now.generation)
         self._before += standing.commits
+        if _folder_is_gone():  # what has failed since has this cause, and another worker has a folder
+            return AttemptOutcome("failed", "the folder of its process was deleted", "if it happens again: find out what deletes it")
         return outcomes[0] if outcomes else AttemptOutcome("failed", "the attempt has ended without an outcome")
 
     def _end(self, state: WorkerState, wish: TierWish | None, why: str, *, told: bool = False) -> Exit:
@@ -351,6 +354,16 @@ def _is_other(now: TierWish | None, wish: TierWish, standing: AttemptStatus) -> 
     if now is None or (now.goal, now.version) != (wish.goal, wish.version):
         return True
     return now.generation != wish.generation and standing.state == "degraded"
+
+
+def _folder_is_gone() -> bool:
+    """True if the current folder of this process was deleted, with Spark's files: as by YARN's NodeManager, which deletes the folders of
+    containers when it is started again, also of those that still run."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def outcome_of(error: Exception, flow: str = "NAME") -> AttemptOutcome:
