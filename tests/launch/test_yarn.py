@@ -18,14 +18,22 @@ from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
 from scribengin.embedded.server import free_ports
+from scribengin.embedded.yarn import Yarn
 from scribengin.launch.contract import LaunchOrder, ObservedWorker
 from scribengin.launch.records import Stopping
-from scribengin.launch.yarn import Application, YarnClientLauncher, YarnCluster, YarnLauncher, outcome_of, submission_fault
+from scribengin.launch.yarn import (
+    Application,
+    ResourceManagers,
+    YarnClientLauncher,
+    YarnCluster,
+    YarnLauncher,
+    outcome_of,
+    submission_fault,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scribengin.embedded.yarn import Yarn
 
 PROGRAM = Path(__file__).with_name("yarn_program.py")
 WITHIN_S = 240.0
@@ -235,6 +243,61 @@ def test_a_resource_manager_that_recovers_its_applications_is_not_believed(tmp_p
         state = "ACTIVE"
         (seen,) = launcher.observe()
     assert (seen.state, seen.reason.partition(":")[0]) == ("gone", "YARN no longer knows its application")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_what_keeps_a_driver_from_running_is_told(yarn: Yarn, launchers: Callable[[], YarnLauncher], tmp_path: Path) -> None:
+    killed, unfound, unsafe = "tweets.killed-1", "tweets.unfound-1", "tweets.unsafe-1"
+    launcher = launchers()
+    launcher.start(order(tmp_path, killed))
+    elsewhere = YarnLauncher(tmp_path / "other", YarnCluster.of(yarn.conf, python="/no/such/python"))
+    elsewhere.start(order(tmp_path, unfound))
+    assert (
+        "cannot start /no/such/python; install Python and Scribengin there" in until(elsewhere, unfound, lambda seen: seen.is_over).reason
+    )
+
+    seen = until(launcher, killed, lambda seen: seen.state == "running")
+    ResourceManagers([yarn.uri]).kill(seen.process.partition(" ")[0])
+    assert "it was killed in YARN: " in (reason := until(launcher, killed, lambda seen: seen.is_over).reason)
+    assert "by user" in reason
+
+    yarn.hdfs.admin("-safemode", "enter")
+    try:
+        launcher.start(order(tmp_path, unsafe))
+        seen = until(launcher, unsafe, lambda seen: seen.is_over)
+    finally:
+        yarn.hdfs.admin("-safemode", "leave")
+    assert (seen.state, seen.reason) == (
+        "gone",
+        "it was not submitted to YARN: HDFS is in safe mode; wait until it has left it, or read: hdfs dfsadmin -safemode get",
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_kill_while_the_resource_manager_is_away_is_done_when_it_is_back(
+    yarn: Yarn, launchers: Callable[[], YarnLauncher], tmp_path: Path
+) -> None:
+    launcher, worker = launchers(), "tweets.main-1"
+    launcher.start(order(tmp_path, worker))
+    until(launcher, worker, lambda seen: seen.state == "running")
+    yarn.resource_manager.kill()
+    with pytest.raises(Unreachable):
+        launcher.kill(worker)
+    yarn.start()
+    seen = until(launcher, worker, lambda seen: seen.is_over)
+    assert (seen.state, seen.status, seen.reason) == ("exited", -9, "killed, as requested")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_driver_that_uses_more_memory_than_requested_is_told(tmp_path: Path) -> None:
+    with Yarn(tmp_path / "yarn", check_memory=True) as yarn:
+        launcher, worker = YarnLauncher(tmp_path / "node", YarnCluster.of(yarn.conf)), "tweets.main-1"
+        launcher.start(order(tmp_path, worker, "eat=1000"))
+        seen = until(launcher, worker, lambda seen: seen.is_over)
+    assert (seen.status, "raise spark.driver.memoryOverhead" in seen.reason) == (-9, True), seen.reason
 
 
 def site(folder: Path, settings: dict[str, str]) -> Path:

@@ -27,6 +27,8 @@ for word in sys.argv[2:]:
         sys.exit(int(value))
     elif name == "die":
         os.kill(os.getppid(), signal.SIGKILL)  # Spark's JVM, which is the container
+    elif name == "eat":  # memory, in MiB
+        eaten = bytearray(os.urandom(2**20) * int(value))
     elif name == "say":
         print(os.environ[value], flush=True)
     elif name == "count":  # in executors

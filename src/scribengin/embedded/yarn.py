@@ -261,6 +261,8 @@ class Yarn:
                     "yarn.nodemanager.resource.cpu-vcores": self._cores,
                     "yarn.nodemanager.pmem-check-enabled": str(self._check_memory).lower(),
                     "yarn.nodemanager.vmem-check-enabled": "false",
+                    # by default the check is left to cgroups, which this NodeManager does not use
+                    "yarn.nodemanager.resource.memory.enforced": "false",
                     "yarn.nodemanager.env-whitelist": ",".join(name for name in _PASSED_ON if name in os.environ or name == "JAVA_HOME"),
                     "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99.5,
                 },
