@@ -113,7 +113,11 @@ COMMANDS = (
     ("config resolved shop/flow.yaml", "The flow with every default."),
     ("fmt shop/flow.yaml", "The files that were formatted."),
     ("config show", "Every system setting, its value and its origin."),
-    ("doctor", "The programs and libraries of this machine. A missing one is a problem, with exit status 3."),
+    (
+        "doctor",
+        "The programs and libraries of this machine, with `--cluster` also the findings about a cluster. A missing one is a problem, with "
+        "exit status 3.",
+    ),
     (
         "dev-services start zookeeper",
         "`state` is running, silent (it is running and does not answer), dead (it ended by itself) or stopped.",

@@ -125,6 +125,7 @@ LONGEST = (
     "connectors/group/test_flows.py",
     "local/test_moves.py",
     "launch/test_standalone.py",
+    "launch/test_cluster_doctor.py",
     "launch/test_yarn.py",
     "launch/test_yarn_flow.py",
     "connectors/kafka/test_channels.py",

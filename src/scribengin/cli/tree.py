@@ -242,7 +242,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
                 "resolved": CommandEntry("Print a flow with every default and replaced variables.", "show:resolved"),
             },
         ),
-        "doctor": CommandEntry("Check this machine: Python, Java, PySpark, memory, folders."),
+        "doctor": CommandEntry("Check this machine or a cluster: versions, memory, folders, rights, ports."),
         "version": CommandEntry("Print the versions of Scribengin and of what it runs on."),
         "completion": CommandEntry("Print the completion script for a shell.", hidden=True),
         "shell": CommandEntry("Run commands with completion and history, or a script of them.", hidden=True),

@@ -58,18 +58,47 @@ class SparkCluster:
             )
         return cls(master, web.rstrip("/") or f"http://{places[0].netloc.rpartition(':')[0]}:{_WEB_PORT}")
 
+    def read_state(self) -> SparkClusterState:
+        """The cluster as its master's web UI reports it. Raises Unreachable: it does not answer, or another master leads."""
+        url = f"{self.web}/json/"
+        try:
+            with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
+                state = msgspec.json.decode(answer.read(_ANSWER_BYTES), type=SparkClusterState)
+        except (OSError, ValueError) as error:
+            raise Unreachable(
+                f"the Spark cluster {self.master} does not answer at {url}: {error}",
+                remedy="check that its master is running and that this is the address of its web UI",
+                code="cluster-silent",
+            ) from error
+        if state.status != "ALIVE":
+            raise Unreachable(
+                f"the Spark master at {url} is {state.status}, not ALIVE",
+                remedy="use the address of the leading Spark master",
+                code="cluster-silent",
+            )
+        return state
 
-class _Worker(msgspec.Struct, frozen=True):
+
+class SparkWorker(msgspec.Struct, frozen=True):
+    """A worker of a standalone cluster. `memoryfree` is in MiB."""
+
     state: str
     cores: int
     coresfree: int
     memoryfree: int
-    """in MiB"""
+    host: str = ""
 
 
-class _State(msgspec.Struct, frozen=True):
+class SparkClusterState(msgspec.Struct, frozen=True):
+    """The state of a standalone master and its workers."""
+
     status: str
-    workers: tuple[_Worker, ...]
+    workers: tuple[SparkWorker, ...]
+
+    @property
+    def alive(self) -> list[SparkWorker]:
+        """The workers that the master counts as alive."""
+        return [worker for worker in self.workers if worker.state == "ALIVE"]
 
 
 class StandaloneLauncher(LauncherHere):
@@ -107,7 +136,7 @@ class StandaloneLauncher(LauncherHere):
         )
 
     def _check(self, order: LaunchOrder, memory_mib: int) -> None:
-        alive = [worker for worker in self._read_state().workers if worker.state == "ALIVE"]
+        alive = self._cluster.read_state().alive
         if any(worker.coresfree >= order.cores and worker.memoryfree >= memory_mib for worker in alive):
             return
         free = ", ".join(f"{worker.coresfree} cores and {worker.memoryfree} MiB" for worker in alive) or "nothing: it has no Spark workers"
@@ -119,22 +148,3 @@ class StandaloneLauncher(LauncherHere):
             else "give it fewer cores, or add larger Spark workers to the cluster",
             code="launcher-full",
         )
-
-    def _read_state(self) -> _State:
-        url = f"{self._cluster.web}/json/"
-        try:
-            with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
-                state = msgspec.json.decode(answer.read(_ANSWER_BYTES), type=_State)
-        except (OSError, ValueError) as error:
-            raise Unreachable(
-                f"the Spark cluster {self._cluster.master} does not answer at {url}: {error}",
-                remedy="check that its master is running and that this is the address of its web UI",
-                code="cluster-silent",
-            ) from error
-        if state.status != "ALIVE":
-            raise Unreachable(
-                f"the Spark master at {url} is {state.status}, not ALIVE",
-                remedy="use the address of the leading Spark master",
-                code="cluster-silent",
-            )
-        return state

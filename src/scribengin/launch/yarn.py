@@ -32,7 +32,7 @@ from getpass import getuser
 from hashlib import sha256
 from pathlib import Path
 from signal import strsignal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
@@ -102,6 +102,9 @@ _FAULTS = (
 """causes of a failed submission in the output of Spark's client: pattern, what it means, and what to do"""
 
 
+_Kind = TypeVar("_Kind")
+
+
 class _Start(msgspec.Struct, frozen=True):
     tag: str
 
@@ -146,7 +149,7 @@ class YarnCluster:
         """
         settings: dict[str, str] = {}
         for name in ("core-site.xml", "yarn-site.xml"):
-            settings |= _site(conf / name)
+            settings |= site_settings(conf / name)
         secure = settings.get("yarn.http.policy", "") == "HTTPS_ONLY"
         key, scheme, port = ("webapp.https.address", "https", 8090) if secure else ("webapp.address", "http", 8088)
         names = [f".{name.strip()}" for name in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if name.strip()] or [""]
@@ -192,37 +195,105 @@ class _Applications(msgspec.Struct, frozen=True):
     app: list[Application] = []
 
 
-class _Info(msgspec.Struct, frozen=True, rename="camel"):
-    ha_state: str = ""
-
-
-class _ClusterInfo(msgspec.Struct, frozen=True, rename="camel"):
-    cluster_info: _Info = _Info()
-
-
 class _Found(msgspec.Struct, frozen=True):
     apps: _Applications | None = None
 
 
+class ManagerState(msgspec.Struct, frozen=True, rename="camel"):
+    """What a ResourceManager reports of itself."""
+
+    state: str
+    ha_state: str = ""
+    resource_manager_version: str = ""
+
+
+class NodeTotals(msgspec.Struct, frozen=True):
+    """The nodes of a cluster, and the resources that no container has."""
+
+    active: int = msgspec.field(name="activeNodes", default=0)
+    unhealthy: int = msgspec.field(name="unhealthyNodes", default=0)
+    lost: int = msgspec.field(name="lostNodes", default=0)
+    available_mib: int = msgspec.field(name="availableMB", default=0)
+    available_cores: int = msgspec.field(name="availableVirtualCores", default=0)
+
+
+class _Allocation(msgspec.Struct, frozen=True):
+    memory: int = 0
+
+
+class _Queues(msgspec.Struct, frozen=True):
+    queue: list[YarnQueue] = []
+
+
+class YarnQueue(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue of the CapacityScheduler. Shares are in percent of the cluster.
+
+    Attributes:
+        path: its name with those of the queues above it, `root.etl`; empty if the scheduler does not report it.
+        maximum_allocation: the largest container.
+        queues: the queues below it; None if applications can be submitted to it.
+    """
+
+    queue_name: str = ""
+    path: str = msgspec.field(name="queuePath", default="")
+    state: str = "RUNNING"
+    absolute_max_capacity: float = 100.0
+    absolute_used_capacity: float = 0.0
+    maximum_allocation: _Allocation | None = None
+    queues: _Queues | None = None
+
+    @property
+    def leaves(self) -> list[YarnQueue]:
+        """The queues below it, or itself, that applications can be submitted to."""
+        return [self] if self.queues is None else [leaf for each in self.queues.queue for leaf in each.leaves]
+
+
+class _SchedulerQueues(YarnQueue, frozen=True, rename="camel"):
+    type: str = ""
+
+
+class _Scheduler(msgspec.Struct, frozen=True, rename="camel"):
+    scheduler_info: _SchedulerQueues
+
+
+class _Wrapped(msgspec.Struct, frozen=True, rename="camel"):
+    """The three answers of the REST API that wrap a value in an object."""
+
+    cluster_info: ManagerState | None = None
+    cluster_metrics: NodeTotals | None = None
+    scheduler: _Scheduler | None = None
+
+
 class ResourceManagers:
-    """The REST API of a cluster's ResourceManagers, as far as launchers need it."""
+    """The REST API of a cluster's ResourceManagers, as far as launchers and `doctor` need it."""
 
     def __init__(self, web: Sequence[str]) -> None:
         self._web = list(web)
 
+    @property
+    def web(self) -> str:
+        """The address of the ResourceManager that answered last."""
+        return self._web[0]
+
+    def state(self) -> ManagerState:
+        """The state of the ResourceManager. Raises Unreachable, EnvironmentFault: this user may not."""
+        return self._decoded("/ws/v1/cluster/info", _Wrapped).cluster_info or ManagerState("unknown")
+
+    def nodes(self) -> NodeTotals:
+        """The nodes of the cluster, counted. Raises as `state`."""
+        return self._decoded("/ws/v1/cluster/metrics", _Wrapped).cluster_metrics or NodeTotals()
+
+    def queues(self) -> list[YarnQueue] | None:
+        """The queues that applications can be submitted to; None if the scheduler is not the CapacityScheduler. Raises as `state`."""
+        found = self._decoded("/ws/v1/cluster/scheduler", _Wrapped).scheduler
+        return found.scheduler_info.leaves if found is not None and found.scheduler_info.type == "capacityScheduler" else None
+
     def tagged(self, tag: str) -> list[Application]:
         """The applications of this user with a tag, also those that have ended, as long as YARN remembers them. Raises Unreachable."""
-        answer = self._call(f"/ws/v1/cluster/apps?applicationTags={quote(tag)}&deSelects=resourceRequests,appNodeLabelExpression")
-        try:
-            found = msgspec.json.decode(answer, type=_Found)
-        except msgspec.DecodeError as error:
-            raise Unreachable(
-                f"the answer of YARN's ResourceManager at {self._web[0]} cannot be read: {error}",
-                remedy="check that this is the address of its web page, without a login in front of it",
-                code="cluster-silent",
-            ) from error
+        path = f"/ws/v1/cluster/apps?applicationTags={quote(tag)}&deSelects=resourceRequests,appNodeLabelExpression"
+        found = self._decoded(path, _Found)
         # anyone may tag an application
-        return [each for each in found.apps.app if each.user == _user()] if found.apps is not None else []
+        return [each for each in found.apps.app if each.user == yarn_user()] if found.apps is not None else []
 
     def check_active(self) -> None:
         """Raise Unreachable unless a ResourceManager is active. One that has just started answers before it has recovered its
@@ -231,7 +302,19 @@ class ResourceManagers:
 
     def kill(self, application: str) -> None:
         """Kill an application. Raises Unreachable, EnvironmentFault: this user may not."""
-        self._call(f"/ws/v1/cluster/apps/{application}/state?user.name={quote(_user())}", b'{"state":"KILLED"}')
+        self._call(f"/ws/v1/cluster/apps/{application}/state?user.name={quote(yarn_user())}", b'{"state":"KILLED"}')
+
+    def _decoded(self, path: str, kind: type[_Kind]) -> _Kind:
+        """The answer, as a value of that type."""
+        answer = self._call(path)
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except msgspec.DecodeError as error:
+            raise Unreachable(
+                f"the answer of YARN's ResourceManager at {self._web[0]} cannot be read: {error}",
+                remedy="check that this is the address of its web page, without a login in front of it",
+                code="cluster-silent",
+            ) from error
 
     def _call(self, path: str, body: bytes | None = None, *, accepts: Callable[[bytes], bool] = lambda _: True) -> bytes:
         """The answer of the first ResourceManager that gives an accepted one; it is asked first from then on."""
@@ -246,7 +329,7 @@ class ResourceManagers:
                 error.close()
                 if error.code in (401, 403):
                     raise EnvironmentFault(
-                        f"YARN's ResourceManager at {web} refuses this user ({_user()}): {error.code} {error.reason}",
+                        f"YARN's ResourceManager at {web} refuses this user ({yarn_user()}): {error.code} {error.reason}",
                         remedy="run the node as a user who may use and end applications of the queue",
                         code="yarn-refused",
                     ) from error
@@ -443,15 +526,14 @@ class YarnLauncher:
 
     def _submission(self, order: LaunchOrder, records: Path, tag: str) -> tuple[Sequence[str], Mapping[str, str | None]]:
         """The command and the environment of the client. `tag`: the tag of this start."""
-        private = [f"{records / container.ENVIRONMENT}#{container.ENVIRONMENT}"]
-        files = [str(order.spark["spark.yarn.dist.files"])] if "spark.yarn.dist.files" in order.spark else []
+        private = f"{records / container.ENVIRONMENT}#{container.ENVIRONMENT}"
         command = [
             str(spark_home() / "bin" / "spark-submit"),
             "--master=yarn",
             "--deploy-mode=cluster",
             f"--name={order.worker}",
             f"--properties-file={records / SETTINGS}",
-            f"--files={','.join([*files, *private])}",
+            f"--files={private}",  # besides those of spark.yarn.dist.files
             # these take precedence over the settings of a flow
             f"--conf=spark.yarn.tags={self._tag},{tag}",
             "--conf=spark.yarn.submit.waitAppCompletion=false",
@@ -589,16 +671,17 @@ def _container_output(logs: str) -> bytes:
 def _is_active(info: bytes) -> bool:
     """True if the answer is of a ResourceManager that serves. Without high availability its state is ACTIVE too."""
     with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(info, type=_ClusterInfo).cluster_info.ha_state == "ACTIVE"
+        found = msgspec.json.decode(info, type=_Wrapped).cluster_info
+        return found is not None and found.ha_state == "ACTIVE"
     return False
 
 
-def _user() -> str:
+def yarn_user() -> str:
     """The user in YARN: HADOOP_USER_NAME, or that of this process."""
     return os.environ.get("HADOOP_USER_NAME") or getuser()
 
 
-def _site(path: Path) -> dict[str, str]:
+def site_settings(path: Path) -> dict[str, str]:
     """The settings of a file; empty if it does not exist. Raises EnvironmentFault: it is not valid."""
     if not path.exists():
         return {}

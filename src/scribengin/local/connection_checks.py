@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import checks_place
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
+from scribengin.core.limited import limited
 from scribengin.core.problems import Problem
 from scribengin.local.move_queries import changes_and_moves
 from scribengin.local.preflight import claimants, placing_errors, unlike_files, unmatched_patterns, with_trash_remedy
@@ -19,9 +21,9 @@ from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.tier_flows import CHANNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from scribengin.connectors.contract import Claimant
+    from scribengin.connectors.contract import Claimant, ConnectorContext
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spec.model import Sink, Source
 
@@ -50,6 +52,59 @@ class NodeReach:
         """The result as one JSON object, without the problem."""
         names = ("flow", "node", "role", "type", "place", "state", "says")
         return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """A source or sink with what is needed to check it on another host. Its pickle contains secrets."""
+
+    node: str
+    role: Literal["source", "sink"]
+    type: str
+    context: ConnectorContext
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceReach:
+    """The result of the check of one source or sink on another host: `NodeReach` without the flow's file. `remedy` is empty if it is ok."""
+
+    node: str
+    role: Literal["source", "sink"]
+    state: Reached
+    says: str
+    remedy: str = ""
+
+
+def node_places(prepared: PreparedFlow) -> list[NodePlace]:
+    """The sources and sinks of the flow, for `check_node_places`. Channels between tiers are left out."""
+    found: list[NodePlace] = []
+    for flow in (tier.plan.flow for tier in prepared.tiers):
+        found += (NodePlace(each.id, "source", each.type, source_place(flow, each.id)) for each in flow.sources.values())
+        found += (NodePlace(each.id, "sink", each.type, sink_place(flow, each.id)) for each in flow.sinks.values())
+    return [place for place in found if place.type != CHANNEL]
+
+
+def check_node_places(places: Sequence[NodePlace], *, within_s: float) -> list[PlaceReach]:
+    """Check these sources and sinks from this process, all at once. Which flow owns a sink's place is not checked.
+
+    Args:
+        places: Sources and sinks, of `node_places`.
+        within_s: One that has not answered after so many seconds is `unreached`.
+    """
+    with ThreadPoolExecutor(max(1, len(places))) as pool:
+        return list(pool.map(partial(_reach_of, within_s=within_s), places))
+
+
+def _reach_of(place: NodePlace, *, within_s: float) -> PlaceReach:
+    check = partial(_check_source, place) if place.role == "source" else partial(_check_sink, place, None)
+    reach = partial(PlaceReach, place.node, place.role)
+    try:
+        says = limited(check, within_s)
+    except ScribenginError as error:
+        return reach("unreached" if isinstance(error, _TRANSIENT) else "wrong", error.message, error.remedy)
+    except Exception as error:  # an error of the client itself; it must not hide the other results
+        return reach("unreached", f"{type(error).__name__}: {error}", "check that its server is running")
+    return reach("ok" if says else "unchecked", says or "cannot be checked before a run")
 
 
 def check_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach]:
@@ -112,9 +167,9 @@ def _looks(prepared: PreparedFlow) -> Iterator[_Look]:
             for node in nodes:
                 if node.type != CHANNEL:
                     shape = partial(NodeReach, prepared.name, node.id, role, node.type, _where(node))
-                    look = partial(_check_source, tier, node.id)
+                    look = partial(_source_of_tier, tier, node.id)
                     if role == "sink":
-                        look = partial(_check_sink, prepared, tier, node.id, who.get((tier.plan.tier, node.id)))
+                        look = partial(_sink_of_tier, prepared, tier, node.id, who.get((tier.plan.tier, node.id)))
                     yield partial(_silent, tier, node.id, shape), partial(_looked, prepared, tier, node.id, shape, look)
 
 
@@ -160,15 +215,23 @@ def _looked(prepared: PreparedFlow, tier: Prepared, node: str, shape: Callable[.
     return shape("ok" if says else "unchecked", says or "cannot be checked before a run")
 
 
-def _check_source(tier: Prepared, id_: str) -> str:
+def _source_of_tier(tier: Prepared, id_: str) -> str:
     flow = tier.plan.flow
-    node = flow.sources[id_]
-    place = source_place(flow, id_)
-    if "no_place" in catalog.source_types(internal=True)[node.type].abilities:
+    return _check_source(NodePlace(id_, "source", flow.sources[id_].type, source_place(flow, id_)))
+
+
+def _sink_of_tier(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Claimant | None) -> str:
+    flow = tier.plan.flow
+    with with_trash_remedy(prepared.root, prepared.name):
+        return _check_sink(NodePlace(id_, "sink", flow.sinks[id_].type, sink_place(flow, id_)), claimant)
+
+
+def _check_source(place: NodePlace) -> str:
+    if "no_place" in catalog.source_types(internal=True)[place.type].abilities:
         return "generates its rows"
-    if catalog.check_source_place(node.type, place):
+    if catalog.check_source_place(place.type, place.context):
         return "exists"
-    source = catalog.open_source(node.type, place)
+    source = catalog.open_source(place.type, place.context)
     if checks_place(source):
         source.check_place()
     else:
@@ -178,16 +241,12 @@ def _check_source(tier: Prepared, id_: str) -> str:
     return "answers and is readable"
 
 
-def _check_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Claimant | None) -> str:
-    flow = tier.plan.flow
-    node = flow.sinks[id_]
-    place = sink_place(flow, id_)
-    if "no_place" in catalog.sink_types(internal=True)[node.type].abilities:
+def _check_sink(place: NodePlace, claimant: Claimant | None) -> str:
+    if "no_place" in catalog.sink_types(internal=True)[place.type].abilities:
         return "needs no external system"
-    with with_trash_remedy(prepared.root, prepared.name):
-        if catalog.check_sink_place(node.type, place, claimant):
-            return "is writable"
-    sink = catalog.open_sink(node.type, place)
+    if catalog.check_sink_place(place.type, place.context, claimant):
+        return "is writable"
+    sink = catalog.open_sink(place.type, place.context)
     if not checks_place(sink):
         return ""
     sink.check_place()

@@ -143,7 +143,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "doctor-*",
-        "A check of the machine failed",
+        "A check of the machine or of a cluster failed",
         "`scribengin doctor` found something that flows need and that is not there, or is not as it was tested.",
         "Do what the line says; a warning does not keep flows from running.",
     ),

@@ -9,40 +9,31 @@ import socket
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
+from scribengin.cli.cluster_options import cluster_options, hadoop_settings, named_cluster
+from scribengin.cli.complete_values import flow_files
+from scribengin.cli.findings import Finding, check_files, is_missing, show_findings
 from scribengin.cli.settings import read_settings, setting_flags
 from scribengin.cli.warm import warm_processes
-from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError
+from scribengin.core.errors import EnvironmentFault, Exit
 from scribengin.core.java import find_java
-from scribengin.core.problems import Place, Problem
 from scribengin.core.remote import RemotePath
-from scribengin.core.units import show_bytes, show_duration
+from scribengin.core.units import parse_duration_s, show_bytes, show_duration
 from scribengin.spark.java_process import COMPARED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from scribengin.local.connection_checks import NodePlace
 
 _ENOUGH_MEMORY = 2 * 2**30
 _ENOUGH_ROOM = 2**30
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of a check. `state` is ok, warning (Scribengin runs, but with a disadvantage) or missing (it cannot run)."""
-
-    check: str
-    state: Literal["ok", "warning", "missing"]
-    found: str
-    remedy: str = ""
 
 
 def _python() -> Finding:
@@ -114,7 +105,7 @@ def _folder(check: str, folder: Path, remedy: str) -> Finding:
     """Check that a local folder can be created and written, and that its disk has free space. Of a remote folder only check that it can be
     written."""
     if isinstance(folder, RemotePath):
-        return _elsewhere(check, folder)
+        return check_files(check, folder)
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return Finding(check, "missing", f"{there} cannot be written", remedy)
@@ -124,16 +115,6 @@ def _folder(check: str, folder: Path, remedy: str) -> Finding:
             check, "warning", f"{folder}: {show_bytes(free)} free", "make room: a Batch is staged on the disk before it is published"
         )
     return Finding(check, "ok", f"{folder}: {show_bytes(free)} free")
-
-
-def _elsewhere(check: str, folder: RemotePath) -> Finding:
-    probe = folder / f".doctor.{uuid4().hex}"
-    try:
-        probe.touch_over()
-        probe.remove(all_in_it=False)
-    except ScribenginError as error:
-        return Finding(check, "missing", error.message, error.remedy)
-    return Finding(check, "ok", f"{folder}: can be written")
 
 
 def _session() -> Finding:
@@ -161,36 +142,85 @@ def _warm() -> Finding:
     return Finding("warm", "ok", f"Spark sessions kept for the next test, preview or plan: {sessions or 'none'}")
 
 
+def _places(file: str, state: Path | None) -> list[NodePlace]:
+    """The sources and sinks of a flow file. Raises InputError."""
+    from scribengin.cli.flow_state import prepared_flow
+    from scribengin.local.connection_checks import node_places
+
+    return node_places(prepared_flow(file, state))
+
+
+def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> float:
+    try:
+        return parse_duration_s(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command(cls=AnsweringCommand)
 @click.option("--spark", is_flag=True, help="Also start Spark and send a row through a Python worker (5 to 15 s).")
-@setting_flags("state")
-def command(spark: bool, state: Path | None) -> CommandAnswer:
-    """Check this machine and say how to fix what is missing.
+@click.option(
+    "--cluster",
+    type=click.Choice(["standalone", "yarn"]),
+    help="Also check a cluster: its servers, its queue, its files, and with a job of two tasks its hosts (about a minute).",
+)
+@cluster_options
+@click.option(
+    "--flow",
+    "file",
+    metavar="FILE",
+    type=click.Path(),
+    shell_complete=flow_files,
+    help="Also check that the hosts of the cluster reach the sources and sinks of this flow.",
+)
+@click.option("--timeout", metavar="TIME", default="5m", show_default=True, callback=_seconds, help="Time after which the job is ended.")
+@setting_flags("state", "spark_conf")
+def command(
+    *,
+    spark: bool,
+    cluster: str | None,
+    file: str | None,
+    timeout: float,
+    state: Path | None,
+    spark_conf: tuple[tuple[str, str], ...],
+    **options: str | None,
+) -> CommandAnswer:
+    """Check this machine, and with --cluster a cluster. Show how to fix what is missing.
 
     \b
     Example:
       scribengin doctor --spark
+      scribengin doctor --cluster yarn --yarn-conf /etc/hadoop/conf --yarn-queue etl
     """
-    chosen = read_settings({"state": state})
-    folder = chosen["state"].value or Path.cwd()
-    checks: list[Callable[[], Finding]] = [_python, _java, _pyspark, _jars, _memory, _loopback, _warm]
-    findings = [check() for check in checks]
-    findings.append(_folder("state", folder, "name a folder that can be written with --state or SCRIBENGIN_STATE"))
-    findings.append(_folder("scratch", Path(tempfile.gettempdir()), "point TMPDIR at a folder that can be written"))
-    if spark and all(finding.state != "missing" for finding in findings):
-        findings.append(_session())
-    missing = any(finding.state == "missing" for finding in findings)
-    problems = [_problem(finding) for finding in findings if finding.state != "ok"]
+    chosen = read_settings({"state": state, "spark_conf": spark_conf})
+    place = chosen["state"].value
+    if cluster is None and file is not None:
+        raise click.UsageError("--flow needs --cluster; to check sources and sinks from this machine: scribengin validate FILE --env")
+    named, refused = None, list[Finding]()
+    try:
+        named = named_cluster("--cluster", cluster, options)
+    except EnvironmentFault as fault:
+        refused = [Finding("settings", "missing", fault.message, fault.remedy)]
+    with hadoop_settings(named):
+        findings = [check() for check in (_python, _java, _pyspark, _jars, _memory, _loopback, _warm)]
+        findings.append(_folder("state", place or Path.cwd(), "name a folder that can be written with --state or SCRIBENGIN_STATE"))
+        findings.append(_folder("scratch", Path(tempfile.gettempdir()), "point TMPDIR at a folder that can be written"))
+        if spark and not is_missing(findings):
+            findings.append(_session())
+        findings += refused
+        if named is not None:
+            from scribengin.cli.cluster_checks import ClusterChecks
+
+            checks = ClusterChecks(
+                named,
+                place,
+                places=[] if file is None else _places(file, state),
+                spark=dict(chosen["spark_conf"].value),
+                within_s=timeout,
+                machine=not is_missing(findings),
+            )
+            findings += checks.findings()
+    problems = [finding.problem for finding in findings if finding.state != "ok"]
     result: dict[str, Any] = {"checks": [asdict(finding) for finding in findings]}
-    return CommandAnswer(result, problems, Exit.ENVIRONMENT if missing else Exit.DONE, show=lambda: _show(findings))
-
-
-def _problem(finding: Finding) -> Problem:
-    severity: Literal["error", "warning"] = "error" if finding.state == "missing" else "warning"
-    return Problem(f"doctor-{finding.check.lower()}", Place(""), f"{finding.check}: {finding.found}", finding.remedy, severity)
-
-
-def _show(findings: list[Finding]) -> None:
-    marks = {"ok": click.style("✓", fg="green"), "warning": click.style("!", fg="yellow"), "missing": click.style("✗", fg="red")}
-    for finding in findings:
-        click.echo(f"{marks[finding.state]} {finding.check:<9} {finding.found}")
+    status = Exit.ENVIRONMENT if is_missing(findings) else Exit.DONE
+    return CommandAnswer(result, problems, status, show=lambda: show_findings(findings))
