@@ -27,7 +27,7 @@ from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.core.java import find_java, spark_home
 from scribengin.embedded.yarn import Yarn
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.launch.yarn import ResourceManagers
+from scribengin.launch.yarn_cluster import ResourceManagers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

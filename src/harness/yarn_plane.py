@@ -29,7 +29,7 @@ from scribengin.embedded.kafka import KafkaCluster
 from scribengin.embedded.postgres import Postgres
 from scribengin.embedded.yarn import Yarn
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.launch.yarn import ResourceManagers
+from scribengin.launch.yarn_cluster import ResourceManagers
 from scribengin.testing.checker import Found, check_records
 from scribengin.testing.records import SCHEMA, RecordKey, make_record
 

@@ -19,7 +19,7 @@ from scribengin.launch.cluster_job import JobResult, cause_of, reports_of
 from scribengin.launch.cluster_probe import MARK, clock_lead
 from scribengin.launch.contract import ObservedWorker
 from scribengin.launch.standalone import SparkCluster
-from scribengin.launch.yarn import YarnCluster
+from scribengin.launch.yarn_cluster import YarnCluster
 from scribengin.local.connection_checks import NodePlace
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.core.process import within
-from scribengin.launch.yarn import yarn_user
+from scribengin.launch.yarn_cluster import yarn_user
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,15 +21,8 @@ from scribengin.embedded.server import free_ports
 from scribengin.embedded.yarn import Yarn
 from scribengin.launch.contract import LaunchOrder, ObservedWorker
 from scribengin.launch.records import Stopping
-from scribengin.launch.yarn import (
-    Application,
-    ResourceManagers,
-    YarnClientLauncher,
-    YarnCluster,
-    YarnLauncher,
-    outcome_of,
-    submission_fault,
-)
+from scribengin.launch.yarn import YarnClientLauncher, YarnLauncher, outcome_of, submission_fault
+from scribengin.launch.yarn_cluster import Application, ResourceManagers, YarnCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -29,13 +29,14 @@ from scribengin.core.units import show_bytes, show_duration
 from scribengin.launch.cluster_job import MEMORY_MIB, ClusterJob, HostReport, JobResult, JobRun, cause_of
 from scribengin.launch.cluster_probe import GATHER_S, LATE, TASKS, clock_lead
 from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
-from scribengin.launch.yarn import ResourceManagers, YarnCluster, YarnLauncher, site_settings, yarn_user
+from scribengin.launch.yarn import YarnLauncher
+from scribengin.launch.yarn_cluster import ResourceManagers, YarnCluster, site_settings, yarn_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scribengin.launch.contract import Launcher
-    from scribengin.launch.yarn import YarnQueue
+    from scribengin.launch.yarn_cluster import YarnQueue
     from scribengin.local.connection_checks import NodePlace
 
 CLOCK_S = 5.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.launch.standalone import SparkCluster
-    from scribengin.launch.yarn import YarnCluster
+    from scribengin.launch.yarn_cluster import YarnCluster
 
 C = TypeVar("C")
 _OF = {
@@ -85,7 +85,7 @@ def named_cluster(flag: str, kind: str | None, options: Mapping[str, Any]) -> Sp
             raise click.UsageError(f"{flag} standalone needs --spark-master spark://HOST:PORT")
         return SparkCluster.of(options["spark_master"], options["spark_web"] or "")
     if kind == "yarn":
-        from scribengin.launch.yarn import YarnCluster
+        from scribengin.launch.yarn_cluster import YarnCluster
 
         conf = options["yarn_conf"] or os.environ.get("HADOOP_CONF_DIR")
         if not conf:
@@ -103,7 +103,7 @@ def hadoop_settings(cluster: SparkCluster | YarnCluster | None) -> Iterator[None
     if cluster is None:
         yield
         return
-    from scribengin.launch.yarn import YarnCluster
+    from scribengin.launch.yarn_cluster import YarnCluster
 
     if not isinstance(cluster, YarnCluster) or "HADOOP_CONF_DIR" in os.environ:
         yield

@@ -25,7 +25,8 @@ from scribengin.hosts.presence import runs_here
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import StandaloneLauncher
-from scribengin.launch.yarn import YarnClientLauncher, YarnCluster, YarnLauncher
+from scribengin.launch.yarn import YarnClientLauncher, YarnLauncher
+from scribengin.launch.yarn_cluster import YarnCluster
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, RegistryEntry
 from scribengin.registry.records import Host
