@@ -65,6 +65,37 @@ def test_how_many_workers_a_tier_has_is_said_where_it_is_not_one(workers, wanted
     assert row.split("ended")[0].removeprefix("main").strip() == said
 
 
+ADVICE = {
+    "lag_s": 60.0, "min": 1, "max": 8, "mode": "advise", "executors": 2, "advised": 4, "verdict": "grow", "why": "the lag is 2m00s",
+    "since": "2026-01-02T03:04:05Z", "change": "", "changed_at": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "2 executors; autoscale (1 to 8) would have 4: the lag is 2m00s, since 2026-01-02T03:04:05Z"),
+        ({"mode": "act"}, "2 executors; autoscale (1 to 8) changes it to 4: the lag is 2m00s, since 2026-01-02T03:04:05Z"),
+        ({"executors": 1, "advised": 1, "verdict": "stay", "why": "", "since": ""}, "1 executor; autoscale (1 to 8) keeps it"),
+        (
+            {
+                "advised": 2,
+                "verdict": "wait",
+                "why": "cool-down",
+                "since": "",
+                "change": "from 1 to 2: x",
+                "changed_at": "2026-01-02T03:04:05Z",
+            },
+            "2 executors; autoscale (1 to 8) decides nothing now: cool-down; last change at 2026-01-02T03:04:05Z, from 1 to 2: x",
+        ),
+    ],
+)
+def test_what_autoscale_thinks_of_a_tier_is_said(changed, said, capsys):
+    (tier,) = FAILED["tiers"]
+    show_named({**FAILED, "tiers": [{**tier, "autoscale": {**ADVICE, **changed}}]})
+    assert f"tier main: {said}\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [({}, ""), ({"error": "disk full"}, "maintenance fails: disk full"), ({"node": "", "keeper": None}, "no host maintains it yet")],

@@ -26,6 +26,11 @@
     spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
     of tweets                      what follows is of this flow, where there are several
     label team=search              one that the flow has
+    autoscale core 60 1 8 act      the bound of its lag in seconds, the fewest and the most executors, and the mode
+    load core lag 90 falls -1 busy 100 work 2 read 1000 arrive 1500 wait 90000   as its workers reported; `load core none`;
+                                   `parts 4` is the number of partitions of its state
+    limited                        a person limits the flow's rate; `not limited`
+    executors a                    workers on that node have executors; `executors a none`: Spark runs inside them
     cores core 2                   what a worker of the tier gets; `memory core 3`, in GiB
     quota team=search cores 4      also `memory 8` (GiB), `rows 1000`; `quota team=search closed WHY`; `quota team=search none`
     idle                           the flow has read nothing for a while; `busy`: it reads
@@ -46,6 +51,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.autoscale import TierLoad
 from scribengin.control.decide import decide
 from scribengin.control.placement import load_of, on_each_host
 from scribengin.control.world import (
@@ -66,9 +72,11 @@ from scribengin.control.world import (
     LeaseHolder,
     NameGroup,
     Note,
+    NoteSizes,
     ObservedTier,
     OperationStep,
     RunId,
+    ScaleTier,
     SetAside,
     SetWorkerGoal,
     Show,
@@ -83,7 +91,17 @@ from scribengin.control.world import (
     flow_of,
 )
 from scribengin.registry.flow_ends import SourceLevel, Waters
-from scribengin.registry.records import UNDER_WAY, AlertSettings, Operation, Report, Run, TierWish, WorkflowOperationRecord, is_helper
+from scribengin.registry.records import (
+    UNDER_WAY,
+    AlertSettings,
+    AutoscaleSpec,
+    Operation,
+    Report,
+    Run,
+    TierWish,
+    WorkflowOperationRecord,
+    is_helper,
+)
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
@@ -162,6 +180,16 @@ class Story:
                 self._set_tier(replace(self._tier(tier), cores=int(number)))
             case ["memory", tier, number]:
                 self._set_tier(replace(self._tier(tier), memory_bytes=int(number) * 2**30))
+            case ["autoscale", tier, lag_s, least, most, mode]:
+                scale = AutoscaleSpec(lag_s=float(lag_s), min=int(least), max=int(most), mode=mode)  # type: ignore[arg-type]
+                self._set_tier(replace(self._tier(tier), autoscale=scale))
+            case ["load", tier, *rest]:
+                self._load(tier, rest)
+            case ["limited"] | ["not", "limited"]:
+                self._set_flow(replace(self.world.flows[self.flow], limited=words == ["limited"]))
+            case ["executors", name, *none]:
+                node = replace(self.world.nodes[name], host=self.world.nodes[name].host or name, executors=not none)
+                self.world = replace(self.world, nodes={**self.world.nodes, name: node})
             case ["quota", name, *rest]:
                 self._quota(name, rest)
             case ["idle" | "busy" as how]:
@@ -260,6 +288,34 @@ class Story:
             case _:
                 raise ValueError(f"no such happening: {' '.join(words)}")
 
+    def _load(self, tier: str, rest: list[str]) -> None:
+        loads = {key: load for key, load in self.world.loads.items() if key != (self.flow, tier)}
+        if rest != ["none"]:
+            said = {what: float(number) for what, number in zip(rest[::2], rest[1::2], strict=True)}
+            loads[self.flow, tier] = TierLoad(
+                span_s=300.0,
+                lag_s=said["lag"],
+                least_lag_s=said["lag"],
+                falls_per_s=said["falls"],
+                most_lag_s=said["lag"],
+                busy=said["busy"] / 100,
+                work=said["work"],
+                rows_per_s=said["read"],
+                late_rows_per_s=said["read"],
+                arriving_per_s=said["arrive"],
+                lag_rows=int(said["wait"]),
+                state_partitions=int(said["parts"]) if "parts" in said else None,
+            )
+        self.world = replace(self.world, loads=loads)
+
+    def _scale(self, action: ScaleTier) -> None:
+        """The next version, in which workers of the other tiers stay."""
+        flow = self.world.flows[action.flow]
+        tiers = {name: replace(tier, version=tier.version or flow.wish.version) for name, tier in flow.tiers.items()}
+        tiers[action.tier] = replace(tiers[action.tier], version=0, executors=action.executors)
+        wish = replace(flow.wish, version=flow.wish.version + 1, generation=flow.wish.generation + 1)
+        self._set_flow(replace(flow, tiers=tiers, wish=wish, sizes=action.sizes))
+
     def _quota(self, name: str, rest: list[str]) -> None:
         label, _, value = name.partition("=")
         quotas = {key: each for key, each in self.world.quotas.items() if key != name}
@@ -354,6 +410,10 @@ class Story:
             case OperationStep(name, id_, operation):
                 under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
+            case NoteSizes(name, sizes):
+                self._set_flow(replace(self.world.flows[name], sizes=sizes))
+            case ScaleTier():
+                self._scale(action)
             case HoldBack(name, held_back):
                 self._set_flow(replace(self.world.flows[name], held_back=held_back))
             case Show(name, node, worker):
@@ -463,6 +523,12 @@ def _said(action: Action) -> str:
             return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
         case OperationStep(_, id_, operation):
             return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
+        case NoteSizes(_, sizes):
+            said = [f"{tier}: {size.verdict}, {size.present} -> {size.executors}, {size.why}" for tier, size in sizes.tiers.items()]
+            return f"> note sizes: {'; '.join(said)}"
+        case ScaleTier(_, tier, version, _, change, _, partitions):
+            spread = f", over {partitions} partitions first" if partitions else ""
+            return f"> scale {tier} after version {version}, {change}{spread}"
         case HoldBack(_, held_back):
             shares = [f"{sink} by {hold.flow} to {hold.share:.0%}" for sink, hold in held_back.sinks.items()]
             return f"> hold back {', '.join(shares) or 'nothing'}"

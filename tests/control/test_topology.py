@@ -174,6 +174,27 @@ def test_other_alerts_and_another_delay_touch_no_worker(person: Person) -> None:
     assert after.record.tiers["main"].since == 1, "the workers of the version before serve it"
 
 
+def test_other_bounds_of_autoscale_touch_no_worker(person: Person) -> None:
+    path = person.flow("numbers")
+    text = path.read_text()
+
+    def scaled(autoscale: str) -> list[tuple[str, str, str]]:
+        path.write_text(f"{text}tiers: {{all: {{steps: [odd], resources: {{executors: 2}}{autoscale}}}}}\n")
+        changes = [(change.what, change.effect, change.says) for change in person.plans(path).flows[0].changes]
+        person.applies(path)
+        return changes
+
+    scaled("")
+    assert scaled(", autoscale: {lag: 1m, max: 8}") == [("tier all", "in place", "autoscale becomes 1 to 8 executors, lag 1m, mode advise")]
+    assert scaled(", autoscale: {lag: 1m, max: 4, mode: act}") == [
+        ("tier all", "in place", "autoscale becomes 1 to 4 executors, lag 1m, mode act")
+    ]
+    after = read_record(person.registry, SPEC("numbers", "3"))
+    assert isinstance(after, Stored)
+    assert after.record.tiers["all"].since == 1, "the workers of the first version serve it"
+    assert scaled("") == [("tier all", "in place", "autoscale ends; the number of executors stays")]
+
+
 def test_another_max_dead_takes_effect_in_new_workers(person: Person) -> None:
     path = person.flow("numbers")
     person.applies(path)

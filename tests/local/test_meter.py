@@ -23,12 +23,12 @@ def committed(files: int, rows: int) -> CommittedBatch:
     streams = tuple(SourceStream(f"{index}", {}, 1, 100) for index in range(files))
     counts = {"rows": Counts(rows, rows), "kept": Counts(rows, rows)}
     decision = Decision(BatchId("f", "q", "l", 0, 1), "h", "p", (), (), (), counts, "")
-    return CommittedBatch(decision, {"rows": streams}, {"process": 1.5}, replayed=False)
+    return CommittedBatch(decision, {"rows": streams}, {"process": 1.5}, replayed=False, seconds={"rows": 0.5, "kept": 2.0})
 
 
 def look(files: int, *, oldest_s: float | None = None, more: bool = False):
     backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": oldest_s, "more": more}}
-    progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=(), held=None, held_bytes=None)
+    progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=(), held=None, held_bytes=None, state_partitions=4)
     context = SimpleNamespace(tally=DeadTally(()))
     return SimpleNamespace(state="running", message="", restarts=0, idled=False, progress=progress, idle=None, context=context)
 
@@ -45,7 +45,7 @@ def test_what_waits_and_what_is_done_add_up_between_two_looks():
     assert (view.lag_files, view.lag_bytes, view.done) == (1, 100, 0.75)
     assert view.eta_s == pytest.approx(2 / 3)
     assert view.rows_per_s == 150
-    assert view.phases_total_s == {"process": 1.5}
+    assert (view.phases_total_s, view.tasks_s, view.state_partitions) == ({"process": 1.5}, 2.5, 4)
     run.progress.backlog = look(files=1).progress.backlog
     assert meter.view("q", run).lag_files == 1
     now[0] = 60.0

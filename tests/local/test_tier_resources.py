@@ -10,9 +10,11 @@ from scribengin.control.submission import submission_of
 from scribengin.local import session
 from scribengin.local.contract import RunSettings
 from scribengin.local.prepare import prepare
+from scribengin.registry.records import AutoscaleSpec, TierSpec
 from scribengin.spark.shared_session import LentStart
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 FLOW = """
@@ -76,6 +78,17 @@ def test_masters_know_them_so_that_another_one_is_a_restart(tmp_path: Path) -> N
     (tmp_path / "flow.yaml").write_text(FLOW)
     tiers = submission_of(prepare(tmp_path / "flow.yaml", state=None).plan, "0" * 64, "flow.yaml", "/").tiers
     assert (tiers["far"].spark, tiers["near"].spark) == ({"spark.sql.shuffle.partitions": "3", "spark.locality.wait": "0s"}, {})
+
+
+def test_a_tier_with_autoscale_begins_with_its_fewest_executors(tmp_path: Path) -> None:
+    def tiers(executors: str) -> Mapping[str, TierSpec]:
+        scaled = f"far: {{autoscale: {{lag: 90s, min: 2, max: 8, mode: act}}, resources: {{cores: 2{executors}}}, steps: [third]}}\n"
+        (tmp_path / "flow.yaml").write_text(FLOW.partition("  far:")[0] + f"  {scaled}")
+        return submission_of(prepare(tmp_path / "flow.yaml", state=None).plan, "0" * 64, "flow.yaml", "/").tiers
+
+    assert tiers("")["far"].autoscale == AutoscaleSpec(lag_s=90.0, min=2, max=8, mode="act")
+    assert (tiers("")["far"].executors, tiers(", executors: 4")["far"].executors) == (2, 4)
+    assert (tiers("")["near"].executors, tiers("")["near"].autoscale) == (1, None)
 
 
 def test_masters_know_the_hosts_of_a_tier_s_group(tmp_path: Path) -> None:

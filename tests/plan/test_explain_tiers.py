@@ -14,6 +14,7 @@ from scribengin.plan.diff import PlanChanges
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 from scribengin.plan.tier_flows import FlowPlan, plan_flow
 from scribengin.spec.model import (
+    Autoscale,
     Channel,
     Dedupe,
     Defaults,
@@ -91,6 +92,20 @@ def test_a_tier_says_how_many_workers_share_its_batches(tmp_path: Path) -> None:
     assert "tier core: one worker on each host (the workers share each Batch)" in lines
     assert "tier last: on group hosts, 3 workers share each Batch" in lines
     assert [each["workers"] for each in as_json(plan_flow(made))["tiers"]] == ["each", "each", 3]
+
+
+def test_a_tier_says_the_bounds_of_its_executors(tmp_path: Path) -> None:
+    advised, changed = Autoscale(60.0, 8), Autoscale(120.0, 4, 2, "act")
+    made = cut(tweets(tmp_path), tier("edge", "known", autoscale=advised), tier("core", "hot", autoscale=changed), tier("last", "tagged"))
+    lines = explain(plan_flow(made)).splitlines()
+    assert "tier edge: 1 to 8 executors, advised on to keep the lag below 1m" in lines
+    assert "tier core: 2 to 4 executors, changed to keep the lag below 2m" in lines
+    scales = [each["autoscale"] for each in as_json(plan_flow(made))["tiers"]]
+    assert scales == [
+        {"lag_s": 60.0, "min": 1, "max": 8, "mode": "advise"},
+        {"lag_s": 120.0, "min": 2, "max": 4, "mode": "act"},
+        None,
+    ]
 
 
 def test_ends_of_channels_are_words_and_no_secret_is_told(three: Flow) -> None:

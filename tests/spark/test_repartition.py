@@ -112,7 +112,10 @@ def test_a_summary_goes_on_behind_it(folder):
     assert spread(folder, 7) is True
     assert summed() == first
     folder.data("data/later.jsonl", [{"id": 0, "ts": "2026-01-01T15:00:00Z"}])
-    assert folder.run().balanced
+    result = folder.run()
+    assert result.balanced
+    (view,) = [query.view for query in result.queries]
+    assert (view.state_partitions, view.tasks_s > 0) == (7, True)
     assert summed() == ([{"n": ROWS + 2}], 0, None), "the hours of 12 and 13 o'clock were closed by it"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from scribengin.spec.model import Channel, Depth, EdgeProperties, Encryption, Group, Member, Pack, Rate, Resources, Tier
+from scribengin.spec.model import Autoscale, Channel, Depth, EdgeProperties, Encryption, Group, Member, Pack, Rate, Resources, Tier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,17 @@ def edges(draw: st.DrawFn, default: EdgeProperties | None = None) -> EdgePropert
 
 
 @st.composite
+def autoscales(draw: st.DrawFn, executors: int | None) -> Autoscale:
+    """Bounds that include that number of executors."""
+    at_least, at_most = sorted([draw(counts), draw(counts)])
+    given = executors or at_least
+    mode = draw(st.sampled_from(["advise", "act"]))
+    return Autoscale(draw(durations.filter(lambda seconds: seconds >= 1)), max(at_most, given), min(at_least, given), mode)
+
+
+@st.composite
 def tiers(draw: st.DrawFn, id_: str, nodes: list[str]) -> Tier:
+    executors = draw(st.none() | counts)
     return Tier(
         id_,
         tuple(draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=3, unique=True))),
@@ -92,7 +102,7 @@ def tiers(draw: st.DrawFn, id_: str, nodes: list[str]) -> Tier:
         Resources(
             draw(st.none() | counts),
             draw(st.none() | counts),
-            draw(st.none() | counts),
+            executors,
             draw(
                 st.dictionaries(
                     st.sampled_from(["spark.sql.shuffle.partitions", "spark.locality.wait"]), st.sampled_from(["8", "0s", "a b"])
@@ -102,6 +112,7 @@ def tiers(draw: st.DrawFn, id_: str, nodes: list[str]) -> Tier:
         draw(st.none() | st.just(0.0) | durations),
         draw(st.sampled_from(["checkpoint", "state"])),
         draw(st.just("each") | counts),
+        draw(st.none() | autoscales(executors)),
     )
 
 

@@ -17,7 +17,7 @@ from scribengin.core.secret import Secret
 from scribengin.spec import tier_keys
 from scribengin.spec.dump import dump_flow
 from scribengin.spec.json_schema import flow_schema
-from scribengin.spec.model import Channel, Depth, EdgeProperties, Encryption, Group, Member, Merge, Pack, Rate, Resources, Tier
+from scribengin.spec.model import Autoscale, Channel, Depth, EdgeProperties, Encryption, Group, Member, Merge, Pack, Rate, Resources, Tier
 from scribengin.spec.parse import parse_flow
 from tests.design_flow import TWEETS
 
@@ -261,6 +261,20 @@ def test_workers_are_a_number_or_each(parse: Any, said: str, workers: int | str)
     assert parsed.flow.tiers["one"].workers == workers
 
 
+def test_autoscale_has_bounds_and_only_advises_unless_it_is_to_act(parse: Any) -> None:
+    def tier(text: str) -> Tier:
+        parsed = parse(HEAD + f"tiers: {{t: {{steps: a, {text}}}}}\n")
+        assert parsed.problems == ()
+        assert parse(dump_flow(parsed.flow, **TYPES)).flow == parsed.flow
+        found: Tier = parsed.flow.tiers["t"]
+        return found
+
+    assert tier("autoscale: {lag: 1m, max: 8}").autoscale == Autoscale(60.0, 8, 1, "advise")
+    assert tier("autoscale: {lag: 90s, min: 2, max: 2, mode: act}").autoscale == Autoscale(90.0, 2, 2, "act")
+    assert tier("resources: {executors: 8}, autoscale: {lag: 1m, min: 2, max: 8}").resources.executors == 8
+    assert tier("trigger: 1s").autoscale is None
+
+
 @pytest.mark.parametrize(
     ("said", "code", "told"),
     [
@@ -365,6 +379,14 @@ def test_an_edge_may_rest_on_what_the_defaults_say(parse: Any, default: str, edg
         ("tiers: {t: {steps: a, resources: {«cpus: 1}}}", "unknown-key", "keys here are cores, memory"),
         ("tiers: {t: {steps: a, resources: «{}}}", "wrong-kind", "is empty"),
         ("tiers: {t: {steps: a, acknowledge: «never}}", "bad-choice", "checkpoint, state"),
+        ("tiers: {t: {steps: a, «autoscale: {lag: 1m}}}", "missing-key", "add max: 8"),
+        ("tiers: {t: {steps: a, autoscale: «8}}", "wrong-kind", "write {lag: 1m, …}"),
+        ("tiers: {t: {steps: a, autoscale: {lag: «1, max: 8}}}", "bad-unit", "as in 30s"),
+        ("tiers: {t: {steps: a, autoscale: {lag: 1m, max: «0}}}", "out-of-range", "write at least 1"),
+        ("tiers: {t: {steps: a, autoscale: {lag: 1m, min: «9, max: 8}}}", "autoscale-bounds", "write values with min ≤ max"),
+        ("tiers: {t: {steps: a, resources: {executors: «9}, autoscale: {lag: 1m, max: 8}}}", "autoscale-bounds", "begins with min"),
+        ("tiers: {t: {steps: a, resources: {executors: «1}, autoscale: {lag: 1m, min: 2, max: 8}}}", "autoscale-bounds", "outside 2 to 8"),
+        ("tiers: {t: {steps: a, autoscale: {lag: 1m, max: 8, mode: «now}}}", "bad-choice", "advise, act"),
         ("tiers: {t: {steps: a, group: «g.m1}}", "bad-name", "lower-case"),
         ("tiers: {t: {steps: a, «step: b}}", "unknown-key", "take it out"),
         ("tiers: «{}", "wrong-kind", "is empty"),
@@ -412,6 +434,7 @@ def test_the_origin_belongs_to_unions(parse: Any) -> None:
 
 def test_the_example_of_every_key_is_taken(parse: Any) -> None:
     beside = {"key": "ordering: key, ", "spill": "durability: store_on_failure, ", "ordering": "key: [user], ", "use": "keys: {k1: x}, "}
+    beside |= {"lag": "max: 8, ", "max": "lag: 1m, ", "min": "lag: 1m, max: 8, ", "mode": "lag: 1m, max: 8, "}
     homes = {
         tier_keys.TIER: "tiers: {{t: {{steps: [a], {}}}}}",
         tier_keys.EDGE: 'edges: {{"a -> k": {{{}}}}}',
@@ -422,6 +445,7 @@ def test_the_example_of_every_key_is_taken(parse: Any) -> None:
         tier_keys.LIMIT: 'edges: {{"a -> k": {{limit: {{{}}}}}}}',
         tier_keys.DEPTH: 'edges: {{"a -> k": {{capacity: {{{}}}}}}}',
         tier_keys.RESOURCES: "tiers: {{t: {{steps: [a], resources: {{{}}}}}}}",
+        tier_keys.AUTOSCALE: "tiers: {{t: {{steps: [a], autoscale: {{{}}}}}}}",
         tier_keys.MEMBER: "groups: {{g: {{members: [{{at: h, {}}}]}}}}",
         tier_keys.GROUP: "groups: {{g: {{{}}}}}",
     }

@@ -220,6 +220,8 @@ crosses it, so put filters before it.
   reader.
 - `defaults: {edge: …}` sets properties for all edges that do not set them, except `to` and the channel's `topic` and `path`.
 - Several edges from one node into one tier share one channel, and must have the same properties.
+- `autoscale` of a tier has an effect only on a control plane, and only where a tier can have executors: on a Spark cluster or in YARN. A
+  `run` ignores it. It [advises, or acts](changing.md#scale-a-tier-automatically).
 - A topic or folder of an edge must not be used for anything else. It may be shared by the edges of one node into several tiers
   (a fork), and by the edges into one union (a fan-in), whose writers must then pack, encrypt and order in the same way. To know the input
   of a row of a union, use `merge: {how: union, origin: COLUMN}`.

@@ -504,12 +504,32 @@ class StandbyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoscaleRow:
+    """The `autoscale` of a tier, its number of `executors`, and what the leading master thinks of it since when: `advised` is the number
+    that the tier should have. `verdict`: `grow` or `shrink` if that is another number; `stay`: it is right; `falls`: the lag is above the
+    bound, and will soon be below it; `most`: more are not allowed or of no use; `wait`: nothing can be decided now. `change` is the last
+    change that `mode: act` made, at `changed_at`; both are empty if it made none."""
+
+    lag_s: float
+    min: int
+    max: int
+    mode: Literal["advise", "act"]
+    executors: int
+    advised: int
+    verdict: Literal["grow", "shrink", "stay", "falls", "most", "wait"]
+    why: str = ""
+    since: str = ""
+    change: str = ""
+    changed_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TierRow:
     """A tier of a flow, and the worker that serves it. `ready`: each of its queries has committed a Batch since the worker started, or has
     found nothing to read; null for a tier that the version does not have, or whose worker is of an earlier release. `failures` counts
     failures in a row without progress; `starts_again` is when the next worker starts, ISO 8601, null if none starts automatically. `http`
     is the address of the worker's status page, for its own host. `workers` is the number of workers of the tier, `each` for one on each
-    host of its group, null for a helper; `wanted_workers` is the number desired now."""
+    host of its group, null for a helper; `wanted_workers` is the number desired now. `autoscale` is null for a tier without it."""
 
     tier: str
     state: str
@@ -525,6 +545,7 @@ class TierRow:
     ready: bool | None = None
     workers: int | Literal["each"] | None = None
     wanted_workers: int = 0
+    autoscale: AutoscaleRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.plan.diff import QueryChange
-    from scribengin.registry.records import Spec
-    from scribengin.spec.model import Flow
+    from scribengin.registry.records import AutoscaleSpec, Spec
+    from scribengin.spec.model import Flow, Tier
 
 _PACE = {"limit", "high_water", "low_water", "capacity"}
 """settings of an edge that throttle its upstream tier"""
@@ -203,10 +203,20 @@ def _tiers(submission: Submission, spec: Spec) -> Iterator[ChangeRow]:
         elif before != wanted:
             old, now = before.dump(), wanted.dump()
             keys = [key for key in {**old, **now} if old.get(key) != now.get(key)]
-            says = listed([f"{key} {old.get(key, 'default')} -> {now.get(key, 'default')}" for key in keys])
-            yield ChangeRow(f"tier {tier}", "restart", says)
+            if "autoscale" in keys:  # only masters read it
+                keys.remove("autoscale")
+                yield ChangeRow(f"tier {tier}", "in place", _autoscale_text(wanted.autoscale))
+            if keys:
+                says = listed([f"{key} {old.get(key, 'default')} -> {now.get(key, 'default')}" for key in keys])
+                yield ChangeRow(f"tier {tier}", "restart", says)
     for tier in spec.tiers.keys() - submission.tiers.keys():
         yield ChangeRow(f"tier {tier}", "restart", "is removed; its worker ends after the current Batches, before the others start")
+
+
+def _autoscale_text(scale: AutoscaleSpec | None) -> str:
+    if scale is None:
+        return "autoscale ends; the number of executors stays"
+    return f"autoscale becomes {scale.min} to {scale.max} executors, lag {show_duration_exactly(scale.lag_s)}, mode {scale.mode}"
 
 
 def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterator[ChangeRow]:
@@ -294,9 +304,14 @@ def _rest(old: Flow, new: Flow) -> Iterator[ChangeRow]:
             yield ChangeRow(
                 f"edge {name}", "next Batch" if paced else "restart", "limit or thresholds differ" if paced else "its properties differ"
             )
-    for part in ("groups", "tiers"):
-        if getattr(old, part) != getattr(new, part):
-            yield ChangeRow(part, "restart", f"the {part} change")
+    if old.groups != new.groups:
+        yield ChangeRow("groups", "restart", "the groups change")
+    if _without_autoscale(old) != _without_autoscale(new):
+        yield ChangeRow("tiers", "restart", "the tiers change")
+
+
+def _without_autoscale(flow: Flow) -> dict[str, Tier]:
+    return {name: replace(tier, autoscale=None) for name, tier in flow.tiers.items()}
 
 
 def _without_pace(edge: EdgeProperties | None) -> EdgeProperties:

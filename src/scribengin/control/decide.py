@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scribengin.control.autoscale import size_actions
 from scribengin.control.backpressure import held_back, is_news
 from scribengin.control.desired_state import tier_wishes
 from scribengin.control.flow_status import held_standing, standing
@@ -135,6 +136,7 @@ def _for_flow(
     if is_news(flow.held_back, now := held_back(world, flow)):
         flow = replace(flow, held_back=now)
         yield HoldBack(flow.name, now)
+    yield from size_actions(world, replace(flow, tiers=tiers))
     # the status that results when this cycle's actions are done, so that it is shown without waiting for the next cycle
     status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:

@@ -38,4 +38,4 @@ def _all(registry: Registry, flow: str) -> Iterator[Happened]:
     for version in reversed(versions_of(registry, flow)):
         spec = read_record(registry, SPEC(flow, str(version)))
         if isinstance(spec, Stored):
-            yield Happened(spec.record.at, "version", f"{version}, package {spec.record.package[:12]}", "", spec.record.by)
+            yield Happened(spec.record.at, "version", f"{version}, package {spec.record.package[:12]}", spec.record.why, spec.record.by)

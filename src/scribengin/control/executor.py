@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.control.attempts import with_attempt
+from scribengin.control.resources import autoscaled
 from scribengin.control.world import (
     Advance,
     Allot,
@@ -16,8 +17,10 @@ from scribengin.control.world import (
     Kill,
     NameGroup,
     Note,
+    NoteSizes,
     OperationStep,
     RunId,
+    ScaleTier,
     SetAside,
     SetWorkerGoal,
     Show,
@@ -33,6 +36,7 @@ from scribengin.registry.record_io import Newer, Stored, read_record, set_aside
 from scribengin.registry.records import Attempts, ChangeHistory, StateChange, TierSpec, spec_of
 from scribengin.registry.tree import (
     ATTEMPTS,
+    AUTOSCALE,
     CHANGES,
     DESIRED,
     HELD_BACK,
@@ -118,6 +122,7 @@ class Actor:
                 | Advance()
                 | Allot()
                 | HoldBack()
+                | NoteSizes()
                 | NameGroup()
                 | Show()
                 | Hide()
@@ -134,6 +139,9 @@ class Actor:
                 self._launchers[node].forget(str(id_))
             case SetAside(_, spot):
                 self._set_aside(spot, term)
+            case ScaleTier(flow):
+                if writes := autoscaled(self._registry, action):
+                    self._commit([*writes, self._mirror.put(AUTOSCALE(flow), action.sizes)], term)
             case _:
                 assert_never(action)
 
@@ -281,6 +289,8 @@ def _written(action: Start | Writing) -> tuple[Spot[Any], Record | None]:
             return SHARE(flow), share
         case HoldBack(flow, held_back):
             return HELD_BACK(flow), held_back
+        case NoteSizes(flow, sizes):
+            return AUTOSCALE(flow), sizes
         case NameGroup(flow, tier, name):
             return NODE_GROUP(f"{flow}.{tier}"), name
         case Show(_, node, worker, hosted):

@@ -22,6 +22,7 @@ from scribengin.registry.record_io import DAMAGED, Newer, Record, Stored, names,
 from scribengin.registry.records import Desired, MaintenanceOwner, MaintenanceReport, QueryAck, Spec, Task, Workers, id_of_folder, tier_of
 from scribengin.registry.tree import (
     ACK,
+    AUTOSCALE,
     COLUMNS,
     DESIRED,
     FILE,
@@ -223,11 +224,19 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
     tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
     current = frozenset(found if spec is None else spec.tiers)
     workers = {} if spec is None else _workers(registry, flow, spec)
+    sizes = {} if spec is None else _sizes(registry, flow, spec)
     return {
         "flow": flow,
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
-        "tiers": [{**_described_tier(registry, flow, tier, current=tier in current), **workers.get(tier, _NO_WORKERS)} for tier in tiers],
+        "tiers": [
+            {
+                **_described_tier(registry, flow, tier, current=tier in current),
+                **workers.get(tier, _NO_WORKERS),
+                "autoscale": sizes.get(tier),
+            }
+            for tier in tiers
+        ],
         "noticed": read_noticed(registry, flow),
         "accepted": read_accepted(registry, flow),
         "acknowledged": read_acks(registry, flow, sorted(current)),
@@ -266,6 +275,26 @@ def _workers(registry: Registry, flow: str, spec: Spec) -> dict[str, dict[str, A
     wishes = zip(there, read_records(registry, [WANTED(flow, name) for name in there]), strict=True)
     now = Counter(tier_of(name) for name, wish in wishes if isinstance(wish, Stored) and wish.record.goal != "stopped")
     return {tier: {"workers": count, "wanted_workers": now[tier]} for tier, count in counts.items()}
+
+
+def _sizes(registry: Registry, flow: str, spec: Spec) -> dict[str, dict[str, Any]]:
+    """Tier of that version with `autoscale` → its bounds, its executors and what the leader thinks of their number, as JSON."""
+    settings = {name: (tier, tier.autoscale) for name, tier in spec.tiers.items() if tier.autoscale is not None}
+    known = _record(read_record(registry, AUTOSCALE(flow))) if settings else None
+    found = {}
+    for name, (tier, scale) in settings.items():
+        size = None if known is None else known.tiers.get(name)
+        found[name] = {
+            **{key: getattr(scale, key) for key in ("lag_s", "min", "max", "mode")},
+            "executors": tier.executors,
+            "advised": tier.executors if size is None else size.executors,
+            "verdict": "wait" if size is None else size.verdict,
+            "why": "" if size is None else size.why,
+            "since": "" if size is None else size.since,
+            "change": "" if size is None else size.change,
+            "changed_at": moment_text(size.changed_at) if size is not None and size.changed_at is not None else "",
+        }
+    return found
 
 
 _NO_WORKERS = {"workers": None, "wanted_workers": 0}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from scribengin.control.flow_records import read_flow, versions_of
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
-from scribengin.control.record_validation import again, read_known, read_stored
+from scribengin.control.record_validation import again, nodes_without_executors, read_known, read_stored
 from scribengin.control.submission import Applied, Submission, next_tiers, same_as
 from scribengin.control.workflows import Workflows, refuse_circle
 from scribengin.core.errors import Refused
@@ -106,8 +106,7 @@ def apply_all(
 
     Raises:
         Refused: `plan-stale` if another version is the desired one by now; `operation-under-way`; `plan-refused` if a reader of what is to
-            be
-            read first has failed.
+            be read first has failed; `scale-executors` if a tier with `autoscale` cannot have executors.
         StateError: a flow's records are damaged.
         Unreachable: the registry does not answer.
     """
@@ -126,6 +125,9 @@ def apply_all(
         applied = tuple(_applied(*each, goal, anyway=columns) for each in found)
         changed = {each.flow for each in applied if each.changed}
         refuse_circle(workflows or Workflows(registry), {each.flow: each.ends for each in submissions if each.flow in changed})
+        for submission in submissions:
+            if submission.flow in changed:
+                _check_autoscale(registry, submission)
         together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
         writes: list[Write] = []
         for each, (submission, stored, before, _) in zip(applied, found, strict=True):
@@ -163,6 +165,18 @@ def apply_all(
         return applied
 
     return again(attempt)
+
+
+def _check_autoscale(registry: Registry, submission: Submission) -> None:
+    """Raise Refused if a tier with `autoscale` cannot have executors."""
+    for tier, said in submission.tiers.items():
+        if said.autoscale is not None and (able := nodes_without_executors(registry, submission.flow, tier, said)):
+            raise Refused(
+                f"flow {submission.flow}: on {', '.join(able)} Spark runs inside the worker, so tier {tier} cannot have the executors that "
+                "its autoscale is about",
+                remedy="take autoscale out; executors run on a Spark cluster, which a node is given with --launcher standalone or yarn",
+                code="scale-executors",
+            )
 
 
 def _applied(

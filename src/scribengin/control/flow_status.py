@@ -88,7 +88,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
     old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
     if old:
         return "starting", f"version {flow.wish.version} starts when {', '.join(old)} of the old version has ended", ""
-    coming = [tier for tier in tiers if not _is_up(tier, flow)]
+    coming = [tier for tier in tiers if not is_up(tier, flow)]
     if coming:
         nowhere = [tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
         for tier in nowhere:
@@ -118,12 +118,12 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
 
 def _lacking(world: World, flow: FlowSeen, helpers: list[ObservedTier]) -> tuple[str, str]:
     """(reason, next action) if a tier has fewer workers than it should; the running ones do all the work."""
-    away = [helper for helper in helpers if not _is_up(helper, flow)]
+    away = [helper for helper in helpers if not is_up(helper, flow)]
     if not away:
         return "", ""
     first, tier = away[0], tier_of(away[0].tier)
     of_tier = [helper for helper in helpers if tier_of(helper.tier) == tier]
-    there = 1 + sum(_is_up(helper, flow) for helper in of_tier)
+    there = 1 + sum(is_up(helper, flow) for helper in of_tier)
     said = f"tier {tier}: {there} of {1 + len(of_tier)} workers are running"
     if _waits_for_a_person(first):
         return f"{said}; {first.tier}: {first.run.cause if first.run else ''}", _remedy(flow, first)
@@ -200,7 +200,7 @@ def _is_down(tier: ObservedTier) -> bool:
     return tier.run is None or tier.run.ended_at is not None
 
 
-def _is_up(tier: ObservedTier, flow: FlowSeen) -> bool:
+def is_up(tier: ObservedTier, flow: FlowSeen) -> bool:
     """True if the tier's worker holds the lease and reports that it runs in the desired state."""
     run, report = tier.run, tier.report
     return (

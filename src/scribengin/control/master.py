@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.autoscale import size_actions
 from scribengin.control.backpressure import held_back, is_news
 from scribengin.control.decide import decide
 from scribengin.control.executor import Actor
@@ -68,7 +69,9 @@ class Attention:
             turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
         pressed = {name for name in world.readers.keys() & world.flows.keys() if _is_pressed(world, world.flows[name])}
         late = {name for name, _ in _bands(last).items() ^ _bands(world).items()}
-        return (changed | turn | late | pressed | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
+        # a flow with `autoscale` has a record of its sizes since it was first decided about
+        sized = {name for name, flow in world.flows.items() if flow.sizes is not None and any(size_actions(world, flow))}
+        return (changed | turn | late | pressed | sized | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
 
     def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
         """Record what was decided about the selected flows."""
@@ -248,7 +251,13 @@ class Master:
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
         if self._watch is not None:
             self._watch.seen(world, self._election.term)
-            world = replace(world, delays=self._watch.delays(), idle=self._watch.idle(), waiting=self._watch.waiting())
+            world = replace(
+                world,
+                delays=self._watch.delays(),
+                idle=self._watch.idle(),
+                waiting=self._watch.waiting(),
+                loads=self._watch.loads(),
+            )
         selected = self._attention.select(world)
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)

@@ -30,7 +30,7 @@ def choose_node(nodes: Mapping[str, WorkerNode], tier: ObservedTier, load: Mappi
     Returns:
         The node's name; None if no such node answers and has room.
     """
-    able = [name for name in _able(nodes, tier) if _fits(nodes[name], tier)]
+    able = [name for name in able_nodes(nodes, tier) if _fits(nodes[name], tier)]
     return min(able, key=lambda name: (_cost(name, nodes[name], tier), load.get(name, 0), name), default=None)
 
 
@@ -96,7 +96,7 @@ def _helper_places(flow: FlowSeen, tier: ObservedTier, nodes: Mapping[str, Worke
     ended = [helper for helper in helpers if helper not in there and helper.run is not None]
     anywhere = replace(tier, node="")
     home = _first_place(flow, tier, there, nodes, load)
-    free = sorted((name for name in _able(nodes, anywhere) if name != home), key=lambda name: (_cost(name, nodes[name], tier), name))
+    free = sorted((name for name in able_nodes(nodes, anywhere) if name != home), key=lambda name: (_cost(name, nodes[name], tier), name))
     places: dict[str, str] = {}
     for helper in (*there, *ended):
         at = helper.run.node if helper.run is not None else ""
@@ -121,13 +121,13 @@ def _first_place(
     run = tier.run
     if _is_there(tier):
         at = "" if run is None else run.node
-        if at not in nodes or at in _able(nodes, tier):
+        if at not in nodes or at in able_nodes(nodes, tier):
             return at
     ready = choose_node(nodes, tier, apart(load, flow.tiers, tier.tier))
     if ready is not None:
         return ready
     taken = {helper.run.node for helper in helpers if helper.run is not None}
-    return min(taken.intersection(_able(nodes, tier)), key=lambda name: (_cost(name, nodes[name], tier), name), default=None)
+    return min(taken.intersection(able_nodes(nodes, tier)), key=lambda name: (_cost(name, nodes[name], tier), name), default=None)
 
 
 def _new_helper(tier: ObservedTier, name: str) -> ObservedTier:
@@ -194,7 +194,7 @@ def _why_not(node: WorkerNode | None) -> str:
     return "does not answer" if node is None else "is decommissioned" if node.decommissioned else "has no room for it"
 
 
-def _able(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> Iterator[str]:
+def able_nodes(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> Iterator[str]:
     """The nodes on which the tier may run and that are not decommissioned, whether or not they have room now."""
     return (name for name, node in nodes.items() if not node.decommissioned and _may(name, node, tier))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scribengin.control.placement import is_on_group
 from scribengin.control.world import Wish
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Conflict, Damaged, RegistryEntry, shown
-from scribengin.registry.record_io import Newer, Record, Stored, read_record
+from scribengin.registry.record_io import Newer, Record, Stored, names, read_record
 from scribengin.registry.records import GroupName, Workers
-from scribengin.registry.tree import DESIRED, LIMIT, NODE_GROUP, SPEC, STATUS, WORKERS
+from scribengin.registry.tree import DESIRED, HOST, HOSTS, LIMIT, MAPPED, NODE_GROUP, SPEC, STATUS, WORKERS
 from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from scribengin.control.registry_cache import Mirror
     from scribengin.registry.contract import Registry
     from scribengin.registry.record_io import Spot
-    from scribengin.registry.records import Limit, Spec, StatusRecord, WorkerCount
+    from scribengin.registry.records import Limit, Spec, StatusRecord, TierSpec, WorkerCount
 
 
 # Reads records that are to be replaced: an invalid record is an error, and a write that conflicts is repeated.
@@ -222,6 +223,15 @@ def why_not_workers(flow: str, spec: Spec, tier: str, count: WorkerCount) -> str
     alone = spec.tiers[tier].alone
     workers = "a worker on each host" if count == "each" else f"{count} workers"
     return f"tier {tier} cannot have {workers}: {alone}" if alone and count != 1 else ""
+
+
+def nodes_without_executors(registry: Registry, flow: str, tier: str, said: TierSpec) -> list[str]:
+    """The registered nodes that may take a tier, if Spark runs inside the worker on all of them, so that it cannot have executors; none if
+    one of them has executors, or if no registered node may take it."""
+    hosts = {name: host.record for name in names(registry, HOSTS) if isinstance(host := read_record(registry, HOST(name)), Stored)}
+    mapped = {name for name in hosts if registry.read(MAPPED(name, f"{flow}.{tier}").path) is not None}
+    able = mapped or {name for name, host in hosts.items() if is_on_group(name, host.host, said)}
+    return [] if any(hosts[name].spark for name in able) else sorted(able)
 
 
 def _no_pace(limit: Limit) -> list[str]:

@@ -8,29 +8,31 @@ from msgspec.structs import replace
 
 from scribengin.control.flow_records import known_flow, versions_of, wanted
 from scribengin.control.offsets import prepared_flow
-from scribengin.control.operation_records import refuse_while_under_way
-from scribengin.control.placement import is_on_group
-from scribengin.control.record_validation import again, why_not_workers
+from scribengin.control.operation_records import new_operation, refuse_while_under_way
+from scribengin.control.record_validation import again, nodes_without_executors, why_not_workers
 from scribengin.control.submission import Applied, bare_tiers
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.core.time_text import now_text
-from scribengin.registry.record_io import Stored, names, put, read_record
+from scribengin.registry.record_io import Stored, put, read_record
 from scribengin.registry.records import Operation, Workers
-from scribengin.registry.tree import HOST, HOSTS, MAPPED, SPEC, WORKERS
+from scribengin.registry.tree import SPEC, WORKERS
 from scribengin.spark.offset_log import state_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
+    from scribengin.control.world import ScaleTier
     from scribengin.packages.store import PackageStore
-    from scribengin.registry.contract import Registry
-    from scribengin.registry.records import Spec, WorkerCount
+    from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.records import Desired, Spec, WorkerCount
 
 
 LEAST_MEMORY_BYTES = 256 * 2**20
 """with less memory Spark's driver does not start"""
 MOST_PARTITIONS = 10_000
+AUTOSCALED_BY = "autoscale"
+"""the user of versions that the leader makes"""
 
 
 def scale(
@@ -73,18 +75,56 @@ def scale(
         changed = [name for name in chosen if replace(there[name], **given) != there[name]]
         if not changed:
             return Applied(flow, stored.record.version, changed=False)
-        refuse_while_under_way(registry, flow, stored)
-        version = max(versions_of(registry, flow)) + 1
-        now = now_text()
-        kept = {name: replace(tier, since=tier.since or stored.record.version) for name, tier in spec.tiers.items()}
-        scaled = {name: replace(there[name], **given) for name in changed}
-        said = {name: {**spec.scaled.get(name, {}), **given} for name in changed}
-        new = replace(spec, tiers={**kept, **scaled}, scaled={**spec.scaled, **said}, by=by, at=now, together={})
-        desired = replace(stored.record, version=version, by=by, at=now)
-        registry.commit(SPEC(flow, str(version)).create(new), stored.replace(desired))
+        new = replace(_scaled(spec, stored.record.version, dict.fromkeys(changed, given)), by=by, at=now_text(), why="")
+        version, writes = _as_next_version(registry, flow, stored, new)
+        registry.commit(*writes)
         return Applied(flow, version, changed=True)
 
     return again(attempt)
+
+
+def autoscaled(registry: Registry, action: ScaleTier) -> list[Write]:
+    """The writes with which the leader changes the number of executors of a tier, as `scale` does.
+
+    Returns:
+        The writes; none if another version is the desired one by now.
+
+    Raises:
+        Refused: an operation is under way.
+    """
+    stored = known_flow(registry, action.flow)
+    if stored.record.version != action.version:
+        return []
+    new = _scaled(_spec_of_wanted(registry, action.flow), action.version, {action.tier: {"executors": action.executors}})
+    new = replace(new, by=AUTOSCALED_BY, at=now_text(), why=f"tier {action.tier}, executors {action.change}")
+    return _as_next_version(registry, action.flow, stored, new, action)[1]
+
+
+def _scaled(spec: Spec, version: int, given: Mapping[str, Mapping[str, int]]) -> Spec:
+    """The spec of the version after `version`, with other values of some tiers (`given`: tier → values). Workers of the others serve it
+    unchanged."""
+    there = bare_tiers(spec)
+    kept = {name: replace(tier, since=tier.since or version) for name, tier in spec.tiers.items()}
+    scaled = {name: replace(there[name], **values) for name, values in given.items()}
+    said = {name: {**spec.scaled.get(name, {}), **values} for name, values in given.items()}
+    return replace(spec, tiers={**kept, **scaled}, scaled={**spec.scaled, **said}, together={})
+
+
+def _as_next_version(
+    registry: Registry, flow: str, stored: Stored[Desired], new: Spec, action: ScaleTier | None = None
+) -> tuple[int, list[Write]]:
+    """The number of the flow's next version, and the writes that create it and make it the desired one; also those of the operation that
+    distributes the state of a tier over the partitions that `action` names. Raises Refused while an operation is under way."""
+    refuse_while_under_way(registry, flow, stored)
+    version = max(versions_of(registry, flow)) + 1
+    desired = replace(stored.record, version=version, by=new.by, at=new.at)
+    begun: list[Write] = []
+    if action is not None and action.partitions:
+        arguments = {"partitions": action.partitions}
+        said = Operation(kind="repartition", step="stop", version=version, tiers=(action.tier,), arguments=arguments)
+        id_, begun = new_operation(registry, flow, replace(said, by=new.by, at=new.at, since=new.at))
+        desired = replace(desired, operation=id_)
+    return version, [SPEC(flow, str(version)).create(new), *begun, stored.replace(desired)]
 
 
 def set_workers(registry: Registry, flow: str, tiers: Collection[str], count: WorkerCount) -> bool:
@@ -181,17 +221,12 @@ def _check(given: dict[str, int]) -> None:
 
 
 def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collection[str], executors: int) -> None:
-    """Raise Refused if Spark runs inside the worker on every node that may take a tier: executors would have no effect there. A tier that
-    no registered node may take is not checked."""
-    hosts = {name: host.record for name in names(registry, HOSTS) if isinstance(host := read_record(registry, HOST(name)), Stored)}
+    """Raise Refused if one of the tiers cannot have executors."""
     for tier in tiers:
         said = spec.tiers[tier]
-        mapped = {name for name in hosts if registry.read(MAPPED(name, f"{flow}.{tier}").path) is not None}
-        in_group = {name for name, host in hosts.items() if is_on_group(name, host.host, said)}
-        able = mapped or in_group
-        if able and not any(hosts[name].spark for name in able):
+        if able := nodes_without_executors(registry, flow, tier, said):
             raise Refused(
-                f"flow {flow}: on {', '.join(sorted(able))} Spark runs inside the worker, so tier {tier} cannot have executors",
+                f"flow {flow}: on {', '.join(able)} Spark runs inside the worker, so tier {tier} cannot have executors",
                 remedy=f"give the worker more cores: scribengin scale {flow}.{tier} --cores {executors * said.cores}; executors run on a "
                 "Spark cluster, which a node is given with --launcher standalone, and `server dev` with --spark-standalone",
                 code="scale-executors",

@@ -31,6 +31,7 @@ from scribengin.registry.contract import Damaged, RegistryEntry
 from scribengin.registry.record_io import Newer, Record, Stored
 from scribengin.registry.records import UNDER_WAY, TierSpec, helper_name, is_helper, spec_of, tier_of
 from scribengin.registry.tree import (
+    AUTOSCALE,
     DECOMMISSIONED,
     DESIRED,
     FILE,
@@ -245,14 +246,16 @@ class Observer:
         versions = {name: str(found.record.version) for name, found in wanted.items() if isinstance(found, Stored)}
         specs = {name: SPEC(name, version) for name, version in versions.items() if SPEC.fits(name, version)}
         self._mirror.fetch([spec.path for spec in specs.values()])
-        tiers = []
+        tiers, autoscaled = [], []
         for name, spot_of_spec in specs.items():
             spec = self._mirror.stored(spot_of_spec)
+            if isinstance(spec, Stored) and _is_autoscaled(spec.record):
+                autoscaled.append(AUTOSCALE(name).path)
             wanted_tiers = _wanted(workers_of(self._mirror, name, spec.record)[0]) if isinstance(spec, Stored) else set[str]()
             tiers += [(name, tier) for tier in self._tiers(name, wanted_tiers)]
         spots = [_spots_of(*tier) for tier in tiers]
         groups = [NODE_GROUP(f"{name}.{tier}").path for name, tier in tiers if not is_helper(tier)]
-        self._mirror.fetch([*(spot.path for each in spots for spot in each[:-1]), *groups])
+        self._mirror.fetch([*(spot.path for each in spots for spot in each[:-1]), *groups, *autoscaled])
         self._mirror.fetch([each.lease_term.path for each in spots if self._mirror.read(each.run.path) is None])
 
     def _tiers(self, flow: str, wanted: Set[str]) -> list[str]:
@@ -316,6 +319,8 @@ class Observer:
             held_back=self._made(HELD_BACK(name)),
             waters=spec.outside.waters,
             hosted=frozenset(self._bindings.hosted.get(name, ())),
+            sizes=self._made(AUTOSCALE(name)) if _is_autoscaled(spec) else None,
+            limited=isinstance(self._mirror.stored(LIMIT(name)), Stored),
         )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:
@@ -365,6 +370,7 @@ class Observer:
             group,
             said.hosts if group == said.group else spec.groups[group],
             None if is_helper(tier) else names,
+            None if is_helper(tier) else said.autoscale,
         )
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
@@ -398,7 +404,11 @@ class Observer:
         limit = (0, 0) if host is None else (host.cores, host.memory_bytes)
         free = [most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True)]
         return WorkerNode(
-            isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), free[0], free[1], "" if host is None else host.host
+            isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored),
+            free[0],
+            free[1],
+            "" if host is None else host.host,
+            executors=host is not None and bool(host.spark),
         )
 
     def _launched(self, flows: Sequence[FlowSeen]) -> tuple[dict[RunId, WorkerProcess], dict[str, WorkerNode]]:
@@ -432,6 +442,10 @@ def _run_of(holder: RegistryEntry | Damaged) -> int:
     """The run that a lease's record names; 0 if none."""
     run = holder.value.get("run", 0) if isinstance(holder, RegistryEntry) else 0
     return run if isinstance(run, int) else 0
+
+
+def _is_autoscaled(spec: Spec) -> bool:
+    return any(tier.autoscale is not None for tier in spec.tiers.values())
 
 
 def _wanted(counts: Mapping[str, WorkerCount]) -> set[str]:

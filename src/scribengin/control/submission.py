@@ -13,7 +13,7 @@ from scribengin.plan.groups import members_of, target
 from scribengin.plan.maintained_places import kept_folders
 from scribengin.plan.workers import standby_of, why_alone
 from scribengin.registry.flow_ends import Outside
-from scribengin.registry.records import AlertSettings, AlertSpec, TierSpec
+from scribengin.registry.records import AlertSettings, AlertSpec, AutoscaleSpec, TierSpec
 from scribengin.registry.tree import HOST
 from scribengin.spec.alerts import show_condition
 from scribengin.spec.model import Resources
@@ -89,6 +89,7 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         declared = plan.flow.tiers.get(tier.tier)
         feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
         gets = Resources() if declared is None else declared.resources
+        scale = None if declared is None else declared.autoscale
         standby = standby_of(plan.flow, tier.tier)
         groups = {group: costs for sink in tier.flow.sinks.values() for group, costs in _group_of(plan.flow, sink)}
         tiers[tier.tier] = TierSpec(
@@ -96,7 +97,7 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
             cores=gets.cores or 1,
             memory_bytes=gets.memory or 0,
             standby=standby,
-            executors=gets.executors or 1,
+            executors=gets.executors or (1 if scale is None else scale.min),
             spark=gets.spark,
             folders=kept_folders(tier.flow),
             groups=groups,
@@ -104,6 +105,7 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
             hosts=_hosts_of(plan.flow, declared),
             workers=1 if declared is None else declared.workers,
             alone=why_alone(tier),
+            autoscale=None if scale is None else AutoscaleSpec(lag_s=scale.lag_s, max=scale.max, min=scale.min, mode=scale.mode),
         )
     return tiers
 

@@ -16,6 +16,7 @@ import msgspec
 from scribengin.client.models import Waits
 from scribengin.connectors.contract import Backlog
 from scribengin.control.attempts import attempts_with_reports
+from scribengin.control.autoscale import add_sample, sample_of, tier_load
 from scribengin.control.flow_records import unknown_flow
 from scribengin.control.masters import leader
 from scribengin.control.world import Delay, RunId, SourceBacklog
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scribengin.control.alerting import AlertDispatcher
+    from scribengin.control.autoscale import LoadHistory, TierLoad
     from scribengin.control.backlog_measurement import Measuring
     from scribengin.control.world import DownstreamReader, FlowSeen, ObservedTier, World
     from scribengin.registry.contract import Registry, Term
@@ -86,6 +88,8 @@ class WorkerWatch:
         self._asked_at = -inf
         """when another control plane last requested the backlogs here"""
         self._term: Term | None = None
+        self._loads: dict[tuple[str, str], LoadHistory] = {}
+        """(flow, tier) → its samples, for tiers with `autoscale`"""
         self._claims: dict[tuple[str, str], tuple[str, float]] = {}
         self._lock = threading.Lock()
 
@@ -95,6 +99,7 @@ class WorkerWatch:
         """Called after each observation of the leading master. Raises FencedError, Unreachable."""
         if self._term not in (None, term):  # it led before: its reports are outdated, since workers reported to another leader
             self.board.retain(())
+            self._loads = {}
         self._flows, self._term = world.flows, term
         self.board.retain(world.flows.keys() | world.held.keys() | world.remote.keys())
         self._remote = world.remote
@@ -161,6 +166,23 @@ class WorkerWatch:
             for source, there in self.waits(name).items()
             if source in sources
         }
+
+    def loads(self) -> dict[tuple[str, str], TierLoad]:
+        """(flow, tier) → its load, for tiers with `autoscale`; those without enough reports are left out."""
+        now = self.board.now()
+        histories: dict[tuple[str, str], LoadHistory] = {}
+        found = {}
+        for name, flow in self._flows.items():
+            for tier, there in self.board.tiers(name).items() if flow.sizes is not None else ():
+                scale = flow.tiers[tier].autoscale if tier in flow.tiers else None
+                if scale is None:
+                    continue
+                history, sample = self._loads.get((name, tier), ()), sample_of(there.progress, there.heard)
+                histories[name, tier] = history = history if sample is None else add_sample(history, sample)
+                if (load := tier_load(history, now, scale.lag_s)) is not None:
+                    found[name, tier] = load
+        self._loads = histories
+        return found
 
     # --- for its pages ---
 

@@ -16,10 +16,12 @@ from scribengin.registry.records import AlertSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scribengin.control.autoscale import TierLoad
     from scribengin.registry.flow_ends import HeldBackSinks, Waters
     from scribengin.registry.peers import Peer, PeerState, RemoteFlow
     from scribengin.registry.record_io import Spot
     from scribengin.registry.records import (
+        AutoscaleSpec,
         Desired,
         Goal,
         GroupName,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         Run,
         Share,
         StatusRecord,
+        TierSizes,
         TierWish,
         WorkflowOperationRecord,
     )
@@ -136,6 +139,30 @@ class HoldBack:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteSizes:
+    """Write what is thought of the sizes of a flow's tiers with `autoscale`."""
+
+    flow: str
+    sizes: TierSizes
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleTier:
+    """Make a version of the flow in which a tier has this number of executors, and write `sizes`."""
+
+    flow: str
+    tier: str
+    version: int
+    """the version that the new one follows; nothing is done if another one is the desired one by now"""
+    executors: int
+    change: str
+    """the change and the reason, for people"""
+    sizes: TierSizes
+    partitions: int = 0
+    """the number of partitions over which an operation distributes the state of the tier before the version starts; 0: none does"""
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """Write the step of an operation over a workflow."""
 
@@ -179,9 +206,9 @@ class Hide:
     worker: str
 
 
-Writing = SetWorkerGoal | Note | Tell | OperationStep | Ask | Advance | Allot | HoldBack | NameGroup | Show | Hide
+Writing = SetWorkerGoal | Note | Tell | OperationStep | Ask | Advance | Allot | HoldBack | NoteSizes | NameGroup | Show | Hide
 """actions that only write or remove a record"""
-Action = Writing | Start | FreeLease | Kill | Forget | SetAside
+Action = Writing | Start | FreeLease | Kill | Forget | SetAside | ScaleTier
 
 
 def flow_of(action: Action) -> str:
@@ -225,6 +252,10 @@ def said_of(action: Action) -> str:
             )
         case HoldBack(_, held_back):
             return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} throttled by downstream flows"
+        case NoteSizes(_, sizes):
+            return "; ".join(f"tier {tier} should have {size.executors} executors: {size.why}" for tier, size in sizes.tiers.items())
+        case ScaleTier(_, tier, _, _, change):
+            return f"executors of tier {tier} {change}"
         case NameGroup(_, tier, name):
             return f"tier {tier} runs on group {name.group}"
         case Show(_, node, worker):
@@ -322,6 +353,8 @@ class ObservedTier:
     """node or host name of each member of that group → cost"""
     names: GroupName | None = None
     """the record of its group that is to be written; None if it is written already"""
+    autoscale: AutoscaleSpec | None = None
+    """how its number of executors follows its lag; None: it stays"""
 
 
 class Delay(NamedTuple):
@@ -367,6 +400,10 @@ class FlowSeen:
     """which of its sinks downstream flows throttle"""
     waters: Mapping[str, Waters] = field(default_factory=dict)
     """source → its thresholds"""
+    sizes: TierSizes | None = None
+    """what was last thought of the sizes of its tiers with `autoscale`"""
+    limited: bool = False
+    """a person limits its rate"""
     hosted: frozenset[tuple[str, str]] = frozenset()
     """(node, worker) of its workers that are shown to run at a node"""
 
@@ -439,6 +476,8 @@ class WorkerNode:
     free_memory_bytes: int | None = None
     host: str = ""
     """the name of its machine"""
+    executors: bool = False
+    """its workers have executors on a Spark cluster"""
 
 
 class DownstreamReader(NamedTuple):
@@ -486,5 +525,7 @@ class World:
     """quotas by name, `label=value`"""
     idle: Mapping[str, bool] = field(default_factory=dict)
     """flow → True if it has read nothing for a while; unknown ones are left out"""
+    loads: Mapping[tuple[str, str], TierLoad] = field(default_factory=dict)
+    """(flow, tier) → its load, for tiers with `autoscale`; those without enough reports are left out"""
     files: Mapping[str, int] = field(default_factory=dict)
     """flow → the text of a flow file that is to be applied (`control.flow_files`)"""

@@ -117,6 +117,8 @@ class QueryView:
     """of the last Batch: plan, process, decide, publish"""
     phases_total_s: Mapping[str, float] = field(default_factory=dict)
     """the same, summed over this process's Batches"""
+    tasks_s: float = 0.0
+    """seconds that tasks spent in nodes, summed over all tasks of this process's Batches"""
     tasks: tuple[int, int] | None = None
     """(finished tasks, all tasks) of the current Batch"""
     batch_s: float = 0.0
@@ -160,6 +162,8 @@ class QueryView:
     """rows or windows in the state of its steps; None if they keep no state"""
     state_bytes: int | None = None
     """the memory that the state takes"""
+    state_partitions: int | None = None
+    """the number of partitions of that state, of the step with the most; no more tasks than that work on it at the same time"""
     members: Mapping[str, tuple[MemberSeen, ...]] = field(default_factory=dict)
     """sink that writes to a group → the status of its members"""
     orders: tuple[str, ...] = ()

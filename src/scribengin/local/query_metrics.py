@@ -112,6 +112,7 @@ class Meter:
         self._slowest_node: tuple[str, float] | None = None
         self._orders: tuple[str, ...] = ()
         self._phases_total: defaultdict[str, float] = defaultdict(float)
+        self._tasks_s = 0.0
         self._done = dict.fromkeys(_FIGURES, 0)
         self._done_rows = 0
         """rows taken from channels"""
@@ -144,6 +145,7 @@ class Meter:
             self._orders = tuple(order_texts(batch.decision.orders))
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
+            self._tasks_s += sum(batch.seconds.values())
             self._streams = {}
             self._moved = self._batch_begun = None
             self._clocks = batch.decision.clocks
@@ -211,6 +213,7 @@ class Meter:
                 rows_per_s=rate,
                 phases_s=dict(self._phases),
                 phases_total_s=dict(self._phases_total),
+                tasks_s=self._tasks_s,
                 tasks=tasks,
                 batch_s=0.0 if self._moved is None or self._batch_begun is None else at - self._batch_begun,
                 still_s=still_s,
@@ -233,6 +236,7 @@ class Meter:
                 sinks={sink: self._end_view(sink, span, None) for sink in self._sinks},
                 state_rows=None if run is None else run.progress.held,
                 state_bytes=None if run is None else run.progress.held_bytes,
+                state_partitions=None if run is None else run.progress.state_partitions,
                 orders=self._orders,
             )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import Plan
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.tier_flows import FlowPlan
-    from scribengin.spec.model import Flow, Tier
+    from scribengin.spec.model import Autoscale, Flow, Tier
 
 
 # Hints on results that may change if a flow is split into tiers: steps that depend on the order or the lateness of their rows.
@@ -100,6 +100,9 @@ def _where(tier: Tier) -> str:
         said.append(show_bytes(resources.memory))
     if resources.executors is not None:
         said.append(f"{resources.executors} executor{'s' * (resources.executors != 1)}")
+    if (scale := tier.autoscale) is not None:
+        does = "changed" if scale.mode == "act" else "advised on"
+        said.append(f"{scale.min} to {scale.max} executors, {does} to keep the lag below {span(scale.lag_s)}")
     said += [f"{name} = {value}" for name, value in resources.spark.items()]
     if resources.standby is not None:
         said.append("a warm standby" if resources.standby == "warm" else "no standby")
@@ -159,11 +162,16 @@ def _tier_json(plan: FlowPlan, tier: Plan) -> dict[str, Any]:
         "memory_bytes": declared.resources.memory if declared else None,
         "executors": declared.resources.executors if declared else None,
         "workers": declared.workers if declared else 1,
+        "autoscale": _autoscale_json(declared.autoscale) if declared and declared.autoscale else None,
         "spark": dict(declared.resources.spark) if declared else {},
         "standby": standby_of(plan.flow, tier.tier),
         "acknowledge": declared.acknowledge if declared else "checkpoint",
         "queries": [query_json(tier, query) for query in tier.queries],
     }
+
+
+def _autoscale_json(scale: Autoscale) -> dict[str, Any]:
+    return {"lag_s": scale.lag_s, "min": scale.min, "max": scale.max, "mode": scale.mode}
 
 
 def _channel_json(plan: FlowPlan, channel: PlannedChannel) -> dict[str, Any]:

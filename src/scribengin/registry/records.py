@@ -183,6 +183,19 @@ class HolderRecord(Record):
     """distinguishes this acquisition of a lease from all others"""
 
 
+class AutoscaleSpec(Record):
+    """The `autoscale` of a tier in a version."""
+
+    lag_s: float
+    """the lag above which it needs more executors"""
+    max: int
+    """the most executors"""
+    min: int = 1
+    """the fewest executors"""
+    mode: Literal["advise", "act"] = "advise"
+    """`advise`: the leader only says what it would do; `act`: it does it"""
+
+
 class TierSpec(Record):
     """The settings of a tier in a version, as far as masters need them."""
 
@@ -213,6 +226,8 @@ class TierSpec(Record):
     """the number of its workers: one holds its lease, the others help"""
     alone: str = ""
     """why it cannot have helpers; empty if it can"""
+    autoscale: AutoscaleSpec | None = None
+    """how the number of its executors follows its lag; absent: it stays"""
 
 
 HELPER = "~"
@@ -278,6 +293,8 @@ class Spec(Record):
     watched: AlertSettings = AlertSettings()
     outside: Outside = Outside()
     """the places where it reads and writes, from which its connections to other flows follow"""
+    why: str = ""
+    """what the leader changed and why, in a version that it made; empty if a person made the version"""
 
 
 class FlowFile(Record):
@@ -398,6 +415,33 @@ class Report(Record):
     task: str = ""
     """the operation whose part for this tier is done, or has failed"""
     task_error: str = ""
+
+
+class TierSize(Record):
+    """What the leader thinks of the number of executors of a tier with `autoscale`. Written when it changes its mind."""
+
+    executors: int
+    """the number that the tier should have"""
+    present: int
+    """the number that it had then"""
+    verdict: Literal["grow", "shrink", "stay", "falls", "most", "wait"]
+    """`grow`, `shrink`: it should have another number. `stay`: it has the right one. `falls`: the lag is above the bound, and will soon be
+    below it. `most`: it would grow, but has the most executors, or executors are not what it lacks. `wait`: nothing can be decided"""
+    why: str = ""
+    since: str = ""
+    """ISO 8601"""
+    changed_at: float | None = None
+    """when autoscale last changed the number, in seconds since the epoch, by the clock of the master that did; absent: never"""
+    change: str = ""
+    """that change, for people"""
+    each_rows_per_s: float = 0.0
+    """the rate of an executor when autoscale last raised the number; 0: it never did"""
+
+
+class TierSizes(Record):
+    """The tiers of a flow that have `autoscale`."""
+
+    tiers: Mapping[str, TierSize] = {}
 
 
 class Operation(Record):

@@ -45,6 +45,7 @@ from scribengin.registry.records import (
     StatusRecord,
     TakenFile,
     Task,
+    TierSizes,
     TierWish,
     Token,
     WorkerOrder,
@@ -337,6 +338,13 @@ HELD_BACK = Branch(
     "which of its sinks are throttled or paused, by which downstream flow",
     change="leave it: workers follow it until the leader writes it again",
 )
+AUTOSCALE = Branch(
+    "flows/<flow>/autoscale",
+    TierSizes,
+    _LED,
+    "the number of executors that its tiers with `autoscale` should have, why, and when it was last changed",
+    change="overwritten when the leader changes its mind; removed: the cool-down is forgotten",
+)
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "the alerts that fire and were sent")
 REQUEST = Branch("requests/<request>", IdempotentRequest, (Writer.CANDIDATE,), "the answer to a write request with an idempotency key")
 TOKEN = Branch(
@@ -404,6 +412,7 @@ TREE: tuple[Branch[Any], ...] = (
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
     *(WORKFLOW_OPERATION, HELD_BACK),
+    AUTOSCALE,
 )
 
 OWN_FOLDERS: Mapping[BranchOwner, tuple[str, ...]] = {

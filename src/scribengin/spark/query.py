@@ -95,6 +95,8 @@ class QueryProgress:
     held: int | None = None
     held_bytes: int | None = None
     """memory that its state uses, in bytes"""
+    state_partitions: int | None = None
+    """the most partitions of the state of one of its steps"""
     batch: int = -1
     tasks: tuple[int, int] | None = None
     """(finished, all) tasks of the current Batch"""
@@ -379,6 +381,7 @@ class QueryRun:
         self.progress.watermark = "" if watermark.startswith("1970-01-01T00:00:00") else watermark
         self.progress.held = sum(operator.numRowsTotal for operator in last.stateOperators) if last.stateOperators else None
         self.progress.held_bytes = sum(operator.memoryUsedBytes for operator in last.stateOperators) if last.stateOperators else None
+        self.progress.state_partitions = max((operator.numShufflePartitions for operator in last.stateOperators), default=None)
         for source in last.sources:
             latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
             if latest is not None:

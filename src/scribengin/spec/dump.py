@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import (
         Action,
         Alert,
+        Autoscale,
         Channel,
         Depth,
         EdgeProperties,
@@ -189,7 +190,17 @@ def _tier(tier: Tier, *, resolved: bool) -> dict[str, Any]:
         resources=resources or None,
         trigger=_duration(tier.trigger_s),
         workers=tier.workers if resolved or tier.workers != 1 else None,
+        autoscale=None if tier.autoscale is None else _autoscale(tier.autoscale, resolved=resolved),
         acknowledge=tier.acknowledge if resolved or tier.acknowledge != "checkpoint" else None,
+    )
+
+
+def _autoscale(given: Autoscale, *, resolved: bool) -> dict[str, Any]:
+    return _given(
+        lag=_duration(given.lag_s),
+        min=given.min if resolved or given.min != 1 else None,
+        max=given.max,
+        mode=given.mode if resolved or given.mode != "advise" else None,
     )
 
 

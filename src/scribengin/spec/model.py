@@ -181,6 +181,18 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Autoscale:
+    """How the number of executors of a tier follows its lag, on a control plane."""
+
+    lag_s: float
+    """the lag above which it needs more executors"""
+    max: int
+    min: int = 1
+    mode: Literal["advise", "act"] = "advise"
+    """`advise`: `status` shows what would be done; `act`: it is done"""
+
+
+@dataclass(frozen=True, slots=True)
 class Tier:
     """A part of the graph that runs separately. `steps` are ids of nodes; the planner assigns the others."""
 
@@ -193,6 +205,8 @@ class Tier:
     """when a row that is kept as state counts as processed: when it is in the checkpoint, or when it has left the state"""
     workers: int | Literal["each"] = 1
     """on a control plane: the number of workers that stage its Batches, or one on each host of its group; one of them decides each Batch"""
+    autoscale: Autoscale | None = None
+    """None: the number of executors stays"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,15 @@ TIER_CATALOG: tuple[ProblemEntry, ...] = (
         fix=("rows: 5000", "rows: 500"),
     ),
     ProblemEntry(
+        "autoscale-bounds",
+        "A number of executors outside the bounds of `autoscale`",
+        "A tier with `autoscale` has at least `min` and at most `max` executors, also at its first start.",
+        "Write values with min ≤ executors ≤ max; without `executors` the tier begins with `min`.",
+        "tiers:\n  far: {steps: [big], autoscale: {lag: 1m, min: 4, max: 2}}",
+        slot="top",
+        fix=("max: 2", "max: 8"),
+    ),
+    ProblemEntry(
         "group-empty",
         "A group without members",
         "A group without members has no host to run on and no endpoint to send to.",

@@ -213,7 +213,14 @@ RESOURCES = Section(
     (
         Key("cores", "int", "cores", "2", low=1),
         Key("memory", "bytes", "memory", "2GiB", low=1),
-        Key("executors", "int", "only with Spark on a cluster: the number of executors, each with these cores and this memory", "4", low=1),
+        Key(
+            "executors",
+            "int",
+            "only with Spark on a cluster: the number of executors, each with these cores and this memory",
+            "4",
+            default="`min` of its `autoscale`, or 1",
+            low=1,
+        ),
         Key(
             "spark",
             "settings",
@@ -223,6 +230,30 @@ RESOURCES = Section(
         replace(STANDBY, default="the value in `defaults`"),
     ),
     filled=True,
+)
+AUTOSCALE = Section(
+    "autoscale",
+    "How the number of executors of a tier follows its lag, on a control plane with Spark on a cluster.",
+    (
+        Key(
+            "lag",
+            "duration",
+            "the lag above which the tier gets more executors: the age of the oldest unread row, or the time to read the unread rows",
+            "1m",
+            required=True,
+            low=1,
+        ),
+        Key("max", "int", "the largest number of executors", "8", required=True, low=1),
+        Key("min", "int", "the smallest number of executors", "2", default="1", low=1),
+        Key(
+            "mode",
+            "choice",
+            "`advise`: `status` shows which number it would choose, and why; `act`: the leading master changes it, as `scale` does",
+            "act",
+            choices=("advise", "act"),
+            default="advise",
+        ),
+    ),
 )
 TIER = Section(
     "tier",
@@ -241,6 +272,14 @@ TIER = Section(
             low=1,
         ),
         Key("resources", "section", "its cores, memory and Spark settings", "{cores: 2, memory: 2GiB}", section=RESOURCES),
+        Key(
+            "autoscale",
+            "section",
+            "only on a control plane with Spark on a cluster: the number of executors follows the lag",
+            "{lag: 1m, min: 1, max: 8}",
+            default="the number stays",
+            section=AUTOSCALE,
+        ),
         Key(
             "trigger",
             "duration",
@@ -276,6 +315,6 @@ GROUP = Section(
     (Key("members", "sections", "its members", "[{at: host1}, {at: host2, cost: 2}]", required=True, section=MEMBER),),
 )
 
-PARTS: tuple[Section, ...] = (CHANNEL, DEFAULT_CHANNEL, ENCRYPTION, PACK, LIMIT, DEPTH, RESOURCES, MEMBER)
+PARTS: tuple[Section, ...] = (CHANNEL, DEFAULT_CHANNEL, ENCRYPTION, PACK, LIMIT, DEPTH, RESOURCES, AUTOSCALE, MEMBER)
 """the sections inside the others"""
 SECTIONS: tuple[Section, ...] = (TIER, EDGE, DEFAULT_EDGE, GROUP, *PARTS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.problems import suggestion
 from scribengin.core.units import show_bound
 from scribengin.spec import keys, tier_keys
-from scribengin.spec.model import Channel, Depth, EdgeProperties, Encryption, Group, Member, Pack, Rate, Resources, Tier
+from scribengin.spec.model import Autoscale, Channel, Depth, EdgeProperties, Encryption, Group, Member, Pack, Rate, Resources, Tier
 from scribengin.spec.reader import NAME_PATTERN
 from scribengin.spec.sections import Read, SectionOwner, Sections
 from scribengin.spec.yaml_document import Mapping, Scalar, shorten
@@ -86,7 +86,25 @@ class _Parts:
         values = dict(read.values)
         given: Read | None = values.pop("resources", None)
         resources = Resources(**given.values) if given else Resources()
-        return id_, Tier(id_, values.pop("steps"), resources=resources, trigger_s=values.pop("trigger", None), **values)
+        autoscale = self._autoscale(owner, values.pop("autoscale", None), given)
+        return id_, Tier(
+            id_, values.pop("steps"), resources=resources, trigger_s=values.pop("trigger", None), autoscale=autoscale, **values
+        )
+
+    def _autoscale(self, owner: SectionOwner, given: Read | None, resources: Read | None) -> Autoscale | None:
+        """Read `autoscale`, and check that min ≤ executors ≤ max."""
+        if given is None or not {"lag", "max"} <= given.values.keys():
+            return None
+        scale = Autoscale(given.values["lag"], given.values["max"], given.values.get("min", 1), given.values.get("mode", "advise"))
+        executors = None if resources is None else resources.values.get("executors")
+        if scale.min > scale.max:
+            message = f"{owner.key('autoscale.min')} is {scale.min}, more than max, which is {scale.max}"
+            self._reader.error("autoscale-bounds", given.given["min"][1], message, "write values with min ≤ max")
+        elif resources is not None and executors is not None and not scale.min <= executors <= scale.max:
+            message = f"{owner.key('resources.executors')} is {executors}, outside {scale.min} to {scale.max} of its autoscale"
+            remedy = "take executors out: then it begins with min; or write values with min ≤ executors ≤ max"
+            self._reader.error("autoscale-bounds", resources.given["executors"][1], message, remedy)
+        return scale
 
     def edge(self, text: str, key: Scalar, node: Node) -> tuple[str, EdgeProperties] | None:
         arrow = ARROW.match(text)

@@ -172,8 +172,10 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "scale-executors",
         "No node of the tier has executors",
-        "Spark runs in the worker itself on every node that may take the tier, so that `--executors` would change nothing.",
-        "Give the worker more cores, as the message says; or run nodes over a Spark cluster (`--launcher standalone`).",
+        "Spark runs in the worker itself on every node that may take the tier, so that `--executors`, or `autoscale` in the flow file, "
+        "would change nothing.",
+        "Give the worker more cores, as the message says, or take `autoscale` out; or run nodes over a Spark cluster (`--launcher "
+        "standalone` or `yarn`).",
         "tests/control/test_scale.py::test_executors_where_no_node_has_some_are_refused",
     ),
     met(

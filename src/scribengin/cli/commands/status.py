@@ -124,6 +124,8 @@ def show_named(found: dict[str, Any]) -> None:
             click.echo(
                 f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
             )
+        if tier.get("autoscale"):
+            click.echo(f"tier {tier['tier']}: {_autoscale_text(tier['autoscale'])}")
     _show_acks(found["acknowledged"])
     show_folders(found["folders"])
     _show_columns(found)
@@ -134,6 +136,22 @@ def _workers(tier: Mapping[str, Any]) -> str:
     if tier["workers"] is None:
         return ""
     return f"each ({tier['wanted_workers']})" if tier["workers"] == "each" and tier["wanted_workers"] else str(tier["workers"])
+
+
+def _autoscale_text(size: Mapping[str, Any]) -> str:
+    """What autoscale thinks of a tier's number of executors: `2 executors; autoscale (1 to 8) would have 4: the lag is 1m30s, …`."""
+    executors = f"{size['executors']} executor{'s' * (size['executors'] != 1)}"
+    bounds = f"autoscale ({size['min']} to {size['max']})"
+    if size["advised"] != size["executors"] and size["mode"] == "advise":
+        said = f"would have {size['advised']}"
+    elif size["advised"] != size["executors"]:
+        said = f"changes it to {size['advised']}"
+    else:
+        said = "decides nothing now" if size["verdict"] == "wait" else "keeps it"
+    why = f": {size['why']}" if size["why"] else ""
+    since = f", since {shown_moment(size['since'])}" if size["since"] else ""
+    last = f"; last change at {shown_moment(size['changed_at'])}, {size['change']}" if size["change"] else ""
+    return f"{executors}; {bounds} {said}{why}{since}{last}"
 
 
 def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:
