@@ -83,8 +83,15 @@ def ran(load: Load, seconds: float, rules: ScalingRules = RULES, **model: float)
     return QueueModel(load, TO_8, rules=rules, **model).run(seconds)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", SEVERAL)
-@pytest.mark.parametrize("name", LOADS)
+CASES = [
+    pytest.param(name, kind, marks=[pytest.mark.slow] if name == "day curve" and kind != "rows and ages" else [])
+    for name in LOADS
+    for kind in SEVERAL
+]
+"""a day is long: `make test` has it once"""
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
 def test_the_lag_comes_back_under_the_bound_without_flapping(name: str, kind: str) -> None:
     load, seconds, enough = LOADS[name]
     model = ran(load, seconds, **SEVERAL[kind])
