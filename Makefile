@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn test test-rest test-all test-long test-hard test-install check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn test test-rest test-all test-long test-hard test-install check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn sim-scale faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -148,6 +148,9 @@ faults: setup ## crash runs at every point and check what is left: make faults [
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]
 	@$(BIN)/python -m harness.cuts $(ARGS)
+
+sim-scale: setup ## a week of 1,000 flows on 100 simulated hosts, under the real master: make sim-scale [ARGS="--flows 1000 --hosts 100"]
+	@$(BIN)/python -m harness.simulation $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 

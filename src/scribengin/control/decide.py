@@ -10,7 +10,7 @@ from scribengin.control.backpressure import held_back, is_news
 from scribengin.control.desired_state import tier_wishes
 from scribengin.control.flow_status import held_standing, standing
 from scribengin.control.operations import held_wishes, next_of, next_step, wanted_after
-from scribengin.control.placement import apart, load_of
+from scribengin.control.placement import apart, less_room, load_of
 from scribengin.control.quotas import admit, divide
 from scribengin.control.standbys import tend_spare
 from scribengin.control.worker_lifecycle import back_off_s, orphans, serves, tend
@@ -51,7 +51,8 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
         world: what was observed.
         only: the flows to decide about (`Attention.select`); None: all.
     """
-    load = load_of(world.processes)
+    load, nodes = load_of(world.processes), dict(world.nodes)
+    world = replace(world, nodes=nodes)  # with less room after each start
     actions: list[Action] = list(orphans(world))
     left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
     admission = admit(world)
@@ -61,10 +62,14 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
         if share != (flow.share or Share()) and not flow.damaged:
             actions.append(Allot(name, share))
     for name in sorted(world.flows if only is None else only):
-        for action in _for_flow(world, world.flows[name], load, left, admission):
+        flow = world.flows[name]
+        for action in _for_flow(world, flow, load, left, admission):
             actions.append(action)
             if isinstance(action, Start):
                 load[action.run.node] += 1
+                tier = flow.tiers[action.tier]
+                if action.run.node in nodes and not action.spare and _is_new(action.run, tier.run):
+                    nodes[action.run.node] = less_room(nodes[action.run.node], tier)
     for name, held in sorted(world.held.items()):
         actions += _for_held(world, name, held)
     for id_, operation in sorted(world.workflows.items()):

@@ -36,6 +36,8 @@ class HostLauncher:
         self._mirror = mirror
         self._term = term
         self._orders, self._seen = f"{HOSTS}/{name}/orders", f"{HOSTS}/{name}/seen"
+        self._observed: tuple[int, list[ObservedWorker]] | None = None
+        """the `drops` of its folders when they were last read, and the report"""
 
     def start(self, order: LaunchOrder) -> None:
         """Order the host to start a worker; see `Launcher.start`. A refusal by the host is reported by `observe`.
@@ -80,8 +82,15 @@ class HostLauncher:
             self._write(worker, replace(order or WorkerOrder(ask="kill"), ask="kill"))
 
     def observe(self) -> list[ObservedWorker]:
-        """The host's last report; see `Launcher.observe`. Raises Unreachable if its agent does not run."""
+        """The host's last report, the same list while it has not changed; see `Launcher.observe`. Raises Unreachable if its agent does not
+        run."""
         self._check_up()
+        drops = self._mirror.drops(self._orders) + self._mirror.drops(self._seen)
+        if self._observed is None or self._observed[0] != drops:
+            self._observed = drops, self._read_report()
+        return self._observed[1]
+
+    def _read_report(self) -> list[ObservedWorker]:
         there = {*self._mirror.children(self._orders), *self._mirror.children(self._seen)}
         workers = sorted(worker for worker in there if WORKER_ORDER.fits(self._name, worker))
         self._mirror.fetch([branch(self._name, worker).path for worker in workers for branch in (WORKER_ORDER, WORKER_SEEN)])

@@ -27,7 +27,7 @@ from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -149,6 +149,7 @@ class Master:
         worker_login: WorkerLogin = lambda _flow, _tier: None,
         takes: Callable[[Mapping[str, int], Term], None] = lambda _files, _term: None,
         asks: Callable[[Mapping[str, Peer], Term], None] = lambda _peers, _term: None,
+        decides: Callable[[World, Collection[str] | None], list[Action]] = decide,
     ) -> None:
         """Prepare a master; `run` starts it.
 
@@ -163,6 +164,7 @@ class Master:
             worker_login: the login of a tier's workers; None if there are no logins.
             takes: receives the flow files that are to be applied (`World.files`).
             asks: receives the peers that are to be polled.
+            decides: `decide`; a simulation records what it returns.
         """
         self._registry = registry
         self._log = log
@@ -170,6 +172,7 @@ class Master:
         self._watch = watch
         self._takes = takes
         self._asks = asks
+        self._decides = decides
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
@@ -259,7 +262,7 @@ class Master:
                 loads=self._watch.loads(),
             )
         selected = self._attention.select(world)
-        actions = decide(world, selected)
+        actions = self._decides(world, selected)
         self._attention.note(world, selected, actions)
         self._say(f"{shown(action.spot.path)} is set aside" for action in actions if isinstance(action, SetAside))
         self._say(f"{action.run} is killed on {action.node}: {action.why}" for action in actions if isinstance(action, Kill))

@@ -39,6 +39,16 @@ def load_of(processes: Mapping[RunId, WorkerProcess]) -> Counter[str]:
     return Counter(process.node for process in processes.values() if not process.ended)
 
 
+def less_room(node: WorkerNode, tier: ObservedTier) -> WorkerNode:
+    """The node when a worker of the tier has been started there."""
+    cores, memory_bytes = node.free_cores, node.free_memory_bytes
+    return replace(
+        node,
+        free_cores=None if cores is None else cores - tier.cores,
+        free_memory_bytes=None if memory_bytes is None else memory_bytes - tier.memory_bytes,
+    )
+
+
 def apart(load: Mapping[str, int], tiers: Mapping[str, ObservedTier], name: str) -> Mapping[str, int]:
     """The load of each node for a worker of the tier. A node with another worker of its tier counts as full, so that of nodes with the same
     cost one without is chosen.

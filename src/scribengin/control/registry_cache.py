@@ -38,6 +38,8 @@ class Mirror:
         self._readers: dict[str, tuple[str, ...]] = {}
         """path of a record, or of a folder with a trailing slash → its readers"""
         self._reader = ""
+        self._drops: dict[str, int] = {}
+        """folder for which `drops` was asked → how often the folder or a record in it was dropped"""
         self._watch: RegistryWatch | None = None
         self._lock = threading.Lock()
         # guarded by `_lock`
@@ -95,6 +97,10 @@ class Mirror:
         finally:
             self._reader = ""
 
+    def drops(self, folder: str) -> int:
+        """A number that stays the same while nothing in the folder is dropped: then all that was read there would be read the same."""
+        return self._drops.setdefault(folder, 0)
+
     def refresh(self) -> set[str]:
         """Drop what may have changed; called before each observation. Returns the readers of what was dropped."""
         self.changed.clear()
@@ -105,6 +111,7 @@ class Mirror:
             self._records.clear()
             self._kinds.clear()
             self._children.clear()
+            self._drops = {folder: count + 1 for folder, count in self._drops.items()}
             return {who for readers in self._readers.values() for who in readers}
         readers: set[str] = set()
         for path in stale:
@@ -145,6 +152,8 @@ class Mirror:
         self._records.pop(path, None)
         self._kinds.pop(path, None)
         self._children.pop(above, None)
+        if above in self._drops:
+            self._drops[above] += 1
         return (*self._readers.get(path, ()), *self._readers.get(f"{above}/", ()))
 
     def _wake(self, path: str | None) -> None:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
     from scribengin.control.registry_cache import Mirror
-    from scribengin.launch.contract import Launcher
+    from scribengin.launch.contract import Launcher, ObservedWorker
     from scribengin.registry.flow_ends import Outside
     from scribengin.registry.record_io import Spot
     from scribengin.registry.records import GroupName, HolderRecord, Report, Run, Spec, TierWish, WorkerCount, WorkflowOperationRecord
@@ -116,6 +116,8 @@ class Observer:
         """None: must be found again"""
         self._workflows: dict[str, WorkflowOperationRecord] = {}
         self._peers = PeersSeen()
+        self._reports: dict[str, tuple[Sequence[ObservedWorker], dict[RunId, WorkerProcess]]] = {}
+        """launcher → its last report, and the processes in it"""
         self._spread: dict[str, FlowSeen] = {}
         """the flows with tiers that have a worker on each host, as last observed"""
         self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS, _PEERS}
@@ -420,6 +422,7 @@ class Observer:
                 cores[tier.run.node] += tier.cores
                 memory_bytes[tier.run.node] += tier.memory_bytes
         self.missing = {}
+        reports, self._reports = self._reports, {}
         self._damaged, self._newer = {}, {}
         for name, launcher in self._launchers.items():
             try:
@@ -428,14 +431,21 @@ class Observer:
                 self.missing[name] = error
                 continue
             nodes[name] = self._node(name, cores[name], memory_bytes[name])
-            for each in seen:
-                if (id_ := RunId.parse(each.worker)) is not None:
-                    # strays of a worker neither serve nor count as ended
-                    processes[id_] = WorkerProcess(
-                        name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason
-                    )
+            known = reports.get(name)
+            self._reports[name] = known = known if known is not None and known[0] is seen else (seen, _processes(name, seen))
+            processes |= known[1]
         self._ill[_LAUNCHED] = {**self._newer, **{spot.path: why for spot, why in self._damaged.items()}}
         return processes, nodes
+
+
+def _processes(node: str, seen: Sequence[ObservedWorker]) -> dict[RunId, WorkerProcess]:
+    """The workers in a launcher's report, without those whose names are not valid."""
+    return {
+        # strays of a worker neither serve nor count as ended
+        id_: WorkerProcess(node, "running" if each.strays and not each.is_over else each.state, each.status, each.reason)
+        for each in seen
+        if (id_ := RunId.parse(each.worker)) is not None
+    }
 
 
 def _run_of(holder: RegistryEntry | Damaged) -> int:

@@ -73,7 +73,7 @@ def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -
     elif run.leased and run.unleased_since is None:
         yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
     elif _lost_its_lease(world, run):
-        yield from _give_up(world, id_, run, process, f"it has not held its lease for {REGAIN_S:.0f} s")
+        yield from _give_up(world, id_, tier, run, process, f"it has not held its lease for {REGAIN_S:.0f} s")
     elif process is None and node is not None:
         # The run was recorded, but the launcher never received the order: the master that wrote it has ended, or the node was unavailable.
         # For a run that has held its lease, the time to regain it continues to count.
@@ -82,11 +82,11 @@ def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -
         yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
     elif not run.leased and process is None and run.unleased_since is not None:
         if world.now - run.unleased_since >= REACHED_S:
-            yield from _give_up(world, id_, run, process, "it never held its lease")
+            yield from _give_up(world, id_, tier, run, process, "it never held its lease")
     elif not run.leased and run.unleased_since is not None:
         yield Note(flow, tier.tier, replace(run, unleased_since=None))
     elif not run.leased and world.now - run.asked_at >= FIRST_SIGN_S and not _has_reported(tier, run):
-        yield from _give_up(world, id_, run, process, f"it has not reported for {FIRST_SIGN_S:.0f} s after its start")
+        yield from _give_up(world, id_, tier, run, process, f"it has not reported for {FIRST_SIGN_S:.0f} s after its start")
 
 
 def orphans(world: World) -> Iterator[Action]:
@@ -194,14 +194,15 @@ def _lost_its_lease(world: World, run: Run) -> bool:
     return run.leased and run.unleased_since is not None and world.now - run.unleased_since >= REGAIN_S
 
 
-def _give_up(world: World, id_: RunId, run: Run, process: WorkerProcess | None, why: str) -> Iterator[Action]:
+def _give_up(world: World, id_: RunId, tier: ObservedTier, run: Run, process: WorkerProcess | None, why: str) -> Iterator[Action]:
     """The actions for a worker that does not answer. It is killed if possible; if its node is unavailable, or has no record of it, only its
     Term fences it."""
     if process is not None:
         yield Kill(id_, process.node, why)
     else:
         cause = f"{why}, and node {run.node} " + ("has no record of it" if run.node in world.nodes else "does not answer")
-        yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))
+        ended = replace(run, ended_at=world.now, unleased_since=None, failures=_failures(tier, run), cause=cause)
+        yield Note(id_.flow, id_.tier, ended)
 
 
 def _failures(tier: ObservedTier, run: Run) -> int:

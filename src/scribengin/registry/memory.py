@@ -54,6 +54,49 @@ class _Node:
     """the number of numbered children that were created in it"""
 
 
+class _Tree:
+    """The records of a store, and the names below each path: a read or a write costs the same in a store of any size."""
+
+    def __init__(self, nodes: Mapping[str, _Node]) -> None:
+        self.nodes: dict[str, _Node] = {}
+        self._names: dict[str, set[str]] = {}
+        self.change(nodes)
+
+    def change(self, changes: Mapping[str, _Node | None]) -> None:
+        """Put the records; None removes one."""
+        for path, node in changes.items():
+            above, _, name = path.rpartition("/")
+            if node is None:
+                self.nodes.pop(path, None)
+                self._names.get(above, set()).discard(name)
+                continue
+            self.nodes[path] = node
+            if path:
+                self._names.setdefault(above, set()).add(name)
+
+    def names(self, path: str) -> set[str]:
+        """The names one level below."""
+        return self._names.get(path, set())
+
+
+class _Changes:
+    """What a commit has changed so far in a tree, which stays as it is until the commit succeeds."""
+
+    def __init__(self, tree: _Tree) -> None:
+        self._tree = tree
+        self.made: dict[str, _Node | None] = {}
+        """path → its new record; None if it is removed"""
+
+    def get(self, path: str) -> _Node | None:
+        """The record as the commit has left it."""
+        return self.made[path] if path in self.made else self._tree.nodes.get(path)
+
+    def is_empty(self, path: str) -> bool:
+        """True if there is nothing below the path."""
+        made = {one.rpartition("/")[2] for one, node in self.made.items() if node is not None and one and parent_of(one) == path}
+        return not made and all(f"{path}/{name}" in self.made for name in self._tree.names(path))
+
+
 class MemoryStore:
     """The state shared by all clients. `grants` are the access rights at the root; a session lives `session_s` seconds without contact."""
 
@@ -61,10 +104,15 @@ class MemoryStore:
         self.session_s = session_s
         self.now_s = 0.0
         self.revision = 1
-        self.nodes: Mapping[str, _Node] = {"": _Node(b"", 0, 1, 1, 0, grants)}
+        self.tree = _Tree({"": _Node(b"", 0, 1, 1, 0, grants)})
         self.lock = RLock()
         self._clients: list[MemoryRegistry] = []
         self._sessions = 0
+
+    @property
+    def nodes(self) -> Mapping[str, _Node]:
+        """The records by path, with their folders."""
+        return self.tree.nodes
 
     def client(self, who: str = ANYONE) -> MemoryRegistry:
         """A new connected client, with the access rights of `who` in addition to those of every client."""
@@ -92,14 +140,14 @@ class MemoryStore:
             changed = (
                 _Node(data, 0, new, new, 0, grants) if node is None else replace(node, data=data, version=node.version + 1, changed=new)
             )
-            self.apply({**self.nodes, path: changed}, {path, parent_of(path)} if node is None else {path})
+            self.apply({path: changed}, {path, parent_of(path)} if node is None else {path})
 
-    def apply(self, nodes: Mapping[str, _Node], changed: Iterable[str]) -> None:
-        """Make `nodes` the state, under the next revision, and wake the watches of the changed paths."""
+    def apply(self, changes: Mapping[str, _Node | None], changed: Iterable[str]) -> None:
+        """Make the changes, under the next revision, and wake the watches of the changed paths. None removes a record."""
         paths = frozenset(changed)
         with self.lock:
-            records = frozenset(path for path in paths if self.nodes.get(path) is not nodes.get(path))
-            self.nodes = nodes
+            records = frozenset(path for path in paths if path in changes)
+            self.tree.change(changes)
             self.revision += 1
             clients = tuple(self._clients)
         for client in clients:
@@ -122,7 +170,7 @@ class MemoryStore:
     def _remove_of(self, session: int) -> None:
         gone = {path for path, node in self.nodes.items() if session and node.session == session}
         if gone:
-            self.apply({path: node for path, node in self.nodes.items() if path not in gone}, gone | {parent_of(path) for path in gone})
+            self.apply(dict.fromkeys(gone), gone | {parent_of(path) for path in gone})
 
 
 @dataclass(eq=False, slots=True)
@@ -187,14 +235,14 @@ class MemoryRegistry:
     def lag(self) -> None:
         """From now on read the present state, like a client of a server that is behind, until the next `sync` or commit of this client."""
         with self.store.lock:
-            self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, True
+            self._seen, self._revision, self._lag = _Tree(self.store.nodes), self.store.revision, True
 
     def read(self, path: str) -> RegistryEntry | Damaged | None:
         """Read one record; see `Registry.read`."""
         check_path(path)
         with self.store.lock:
             self._reach()
-            node = self._seen.get(path)
+            node = self._seen.nodes.get(path)
             if node is None:
                 return None
             self._need(May.READ, path, node)
@@ -216,10 +264,10 @@ class MemoryRegistry:
         check_path(path)
         with self.store.lock:
             self._reach()
-            if path not in self._seen:
+            if path not in self._seen.nodes:
                 return ()
-            self._need(May.READ, path, self._seen[path])
-            return tuple(sorted(_names(self._seen, path)))
+            self._need(May.READ, path, self._seen.nodes[path])
+            return tuple(sorted(self._seen.names(path)))
 
     def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
         """Do all writes or none; see `Registry.commit`."""
@@ -227,17 +275,17 @@ class MemoryRegistry:
         with self.store.lock:
             data = data_of(writes)
             self._reach()
-            self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, False
-            nodes = dict(self.store.nodes)
+            self._seen, self._revision, self._lag = self.store.tree, self.store.revision, False
+            changes = _Changes(self.store.tree)
             changed: set[str] = set()
             if term is not None:
-                fence = nodes.get(fence_of(term.right))
-                if fence is None or fence.version != term.fence or term.right not in nodes:
+                fence = changes.get(fence_of(term.right))
+                if fence is None or fence.version != term.fence or changes.get(term.right) is None:
                     raise refusal(term)
-            paths = tuple(self._apply(nodes, changed, write, data[number]) for number, write in enumerate(writes))
+            paths = tuple(self._apply(changes, changed, write, data[number]) for number, write in enumerate(writes))
             if changed:
-                self.store.apply(nodes, changed)
-            self._seen, self._revision = self.store.nodes, self.store.revision
+                self.store.apply(changes.made, changed)
+            self._revision = self.store.revision
             revision = self._revision
         if self._mute:
             self._mute = False
@@ -250,7 +298,7 @@ class MemoryRegistry:
         with self.store.lock:
             self._reach()
             if at_least is None or self._revision < at_least:
-                self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, False
+                self._seen, self._revision, self._lag = self.store.tree, self.store.revision, False
             return self._revision
 
     def watch(self, path: str, wake: Callable[[], None]) -> _MemoryWatch:
@@ -309,7 +357,7 @@ class MemoryRegistry:
 
     def _begin(self) -> None:
         self._id, self._over, self._contact_s = self.store.join(self), False, self.store.now_s
-        self._seen, self._revision = self.store.nodes, self.store.revision
+        self._seen, self._revision = self.store.tree, self.store.revision
 
     def _reach(self) -> None:
         if self._closed:
@@ -317,7 +365,7 @@ class MemoryRegistry:
         if self._cut:
             raise Unreachable("the registry does not answer: cut off", remedy="the client keeps retrying")
         if not self._lag:
-            self._seen, self._revision = self.store.nodes, self.store.revision
+            self._seen, self._revision = self.store.tree, self.store.revision
 
     def _need(self, right: May, path: str, node: _Node) -> None:
         if not any(right in grant.may for grant in node.grants if grant.who in self.who):
@@ -325,56 +373,52 @@ class MemoryRegistry:
                 f"{shown(path)}: this client has no right to {str(right.name).lower()}", remedy="use a login that has this right"
             )
 
-    def _apply(self, nodes: dict[str, _Node], changed: set[str], write: Write, data: bytes) -> str:
+    def _apply(self, changes: _Changes, changed: set[str], write: Write, data: bytes) -> str:
         check_path(write.path)
         new = self.store.revision + 1
         match write:
             case Create():
-                return self._create(nodes, changed, write, data)
+                return self._create(changes, changed, write, data)
             case Replace(was):
-                node = self._there(nodes, write.path, was.version)
+                node = self._there(changes, write.path, was.version)
                 self._need(May.WRITE, write.path, node)
-                nodes[write.path] = replace(node, data=data, version=node.version + 1, changed=new)
+                changes.made[write.path] = replace(node, data=data, version=node.version + 1, changed=new)
                 changed.add(write.path)
             case Delete():
-                self._there(nodes, write.path, write.version)
+                self._there(changes, write.path, write.version)
                 above = parent_of(write.path)
-                self._need(May.DELETE, above, nodes[above])
-                if _names(nodes, write.path):
+                self._need(May.DELETE, above, self._there(changes, above, None))
+                if not changes.is_empty(write.path):
                     raise Conflict(write.path, "has records below it")
-                del nodes[write.path]
+                changes.made[write.path] = None
                 changed |= {write.path, above}
             case Require():
-                self._need(May.READ, write.path, self._there(nodes, write.path, write.version))
+                self._need(May.READ, write.path, self._there(changes, write.path, write.version))
         return write.path
 
-    def _create(self, nodes: dict[str, _Node], changed: set[str], write: Create, data: bytes) -> str:
+    def _create(self, changes: _Changes, changed: set[str], write: Create, data: bytes) -> str:
         new, above, path = self.store.revision + 1, parent_of(write.path), write.path
-        if above not in nodes:
-            self._create(nodes, changed, Create(above, {}), b"")
-        folder = nodes[above]
+        if changes.get(above) is None:
+            self._create(changes, changed, Create(above, {}), b"")
+        folder = self._there(changes, above, None)
         self._need(May.CREATE, above, folder)
         self._need(May.ADMIN, above, folder)
         if folder.session:
             raise Conflict(above, "is ephemeral and cannot have records below it")
         if write.numbered:
             path += f"{folder.numbered:010d}"
-            nodes[above] = replace(folder, numbered=folder.numbered + 1)
-        if path in nodes:
+            changes.made[above] = replace(folder, numbered=folder.numbered + 1)
+        if changes.get(path) is not None:
             raise Conflict(path, "exists already")
-        nodes[path] = _Node(data, 0, new, new, self._id if write.ephemeral else 0, (*folder.grants, *write.grants))
+        changes.made[path] = _Node(data, 0, new, new, self._id if write.ephemeral else 0, (*folder.grants, *write.grants))
         changed |= {path, above}
         return path
 
     @staticmethod
-    def _there(nodes: Mapping[str, _Node], path: str, version: int | None) -> _Node:
-        node = nodes.get(path)
+    def _there(changes: _Changes, path: str, version: int | None) -> _Node:
+        node = changes.get(path)
         if node is None:
             raise Conflict(path, "does not exist")
         if version is not None and node.version != version:
             raise Conflict(path, f"was changed in the meantime: it has version {node.version}, not {version}")
         return node
-
-
-def _names(nodes: Mapping[str, _Node], path: str) -> list[str]:
-    return [one.rpartition("/")[2] for one in nodes if one and parent_of(one) == path]
