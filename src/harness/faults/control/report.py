@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TITLES = {"control": "Faults of the control plane", "yarn": "Faults in YARN"}
+_SECONDS = {
+    "control": "Seconds: the longest in which nothing new of a flow could be seen; from the strike until all was said to run.",
+    "yarn": "Seconds from the strike until records that were added after it were in both outputs.",
+}
 _MARKS = {"passed": "✓", "failed": "✗", "skipped": "skipped"}
 
 
@@ -40,7 +44,7 @@ def append_life(folder: Path, campaign: str, life: LifeTold) -> None:
 def write_lives_report(folder: Path, campaign: str, ways: Iterable[str], lives: Sequence[LifeTold]) -> Path:
     """Write the report of a campaign, with a row for each of `ways`; returns its path."""
     path = folder / f"{campaign}.md"
-    path.write_text("\n".join([*_summary(campaign, lives), *_recoveries(ways, lives), *_lives(lives), ""]))
+    path.write_text("\n".join([*_summary(campaign, lives), *_recoveries(campaign, ways, lives), *_lives(lives), ""]))
     return path
 
 
@@ -64,23 +68,24 @@ def _summary(campaign: str, lives: Sequence[LifeTold]) -> list[str]:
     ]
 
 
-def _recoveries(ways: Iterable[str], lives: Sequence[LifeTold]) -> list[str]:
-    lines = [
-        "## Recovery",
-        "",
-        "Seconds: the longest in which nothing new of a flow could be seen; from the strike until all was said to run.",
+def _recoveries(campaign: str, ways: Iterable[str], lives: Sequence[LifeTold]) -> list[str]:
+    silences = any(strike.silent_s for life in lives for strike in life.strikes)
+    heads = [
+        "strike",
+        "times",
+        *(["a flow is silent: median", "worst"] if silences else []),
+        "all runs after: median",
+        "worst",
+        "resumed by hand",
     ]
-    lines += [
-        "",
-        "| strike | times | a flow is silent: median | worst | all runs after: median | worst | resumed by hand |",
-        f"|{'---|' * 7}",
-    ]
+    lines = ["## Recovery", "", _SECONDS[campaign], "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for way in ways:
         struck = [strike for life in lives for strike in life.strikes if strike.way == way]
         silent = sorted(took for strike in struck for took in strike.silent_s.values())
         running = sorted(strike.running_s for strike in struck if strike.running_s is not None)
         persons = sum(bool(strike.person) for strike in struck)
-        lines.append(f"| {way} | {len(struck)} | {_middle_and_worst(silent)} | {_middle_and_worst(running)} | {persons or ''} |")
+        cells = [way, str(len(struck)), *([_middle_and_worst(silent)] if silences else []), _middle_and_worst(running), str(persons or "")]
+        lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 
 

@@ -21,10 +21,10 @@ class Struck:
     """the flows that needed intervention, and why"""
 
     def __str__(self) -> str:
-        silent = ", ".join(f"{flow} {took:.1f} s" for flow, took in self.silent_s.items())
+        silent = "silent: " + ", ".join(f"{flow} {took:.1f} s" for flow, took in self.silent_s.items()) + "; " if self.silent_s else ""
         running = "never" if self.running_s is None else f"{self.running_s:.1f} s"
         needed = f"; resumed: {'; '.join(self.person)}" if self.person else ""
-        return f"{self.way} ({self.about}): silent: {silent}; all runs after {running}{needed}"
+        return f"{self.way} ({self.about}): {silent}all runs after {running}{needed}"
 
 
 @dataclass(slots=True)
