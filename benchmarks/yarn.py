@@ -107,8 +107,7 @@ def of_flow(folder: Path, control: YarnControl, turn: int, found: dict[str, list
     out = f"{hdfs.uri}/{name}"
     (control.folder / f"{name}.yaml").write_text(FLOW.format(name=name, data=folder / "data", out=out))
     begun_s = time.monotonic()
-    if control.says("apply", f"{name}.yaml") is None:
-        raise SystemExit(control.last_words())
+    control.apply(f"{name}.yaml")
     control.wait_for(lambda: bool(files(out)), "the first output of the flow")
     found["flow"].append(time.monotonic() - begun_s)
     time.sleep(10)

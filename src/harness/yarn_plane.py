@@ -45,6 +45,7 @@ WITHIN_S = 400.0
 ROWS = 20
 """records of a part"""
 COLLECT, STORE = "collect", "store"
+_LEADS_WITHIN_S = 60.0
 _PART_EVERY_S = 0.5
 _LOOK_S = 0.3
 _COMMAND_S = 600.0
@@ -110,7 +111,16 @@ class YarnControl:
         replace(self.folder / "login", b"me:a-password-of-some-length\n", private=True)
         for name in ("master", "node"):
             self.start_program(name)
+            self.wait_for(lambda name=name: b" is up: " in (self.folder / f"{name}.log").read_bytes(), f"the {name}")  # type: ignore[misc]
         self.wait_for(lambda: bool(self.says("node", "list")), "a node")
+
+    def apply(self, file: str, *words: str) -> None:
+        """Apply a flow file. Raises NotInTime: it is refused for a minute, in which a master must have begun to lead."""
+        give_up_s = time.monotonic() + _LEADS_WITHIN_S
+        while self.says("apply", file, *words) is None:
+            if time.monotonic() > give_up_s:
+                raise NotInTime(f"{file} was not applied; {self.last_words()}")
+            self.pause(_LOOK_S)
 
     def start_program(self, name: str) -> None:
         """Start the master or the node, in its folder."""
@@ -277,8 +287,7 @@ class YarnPlane(YarnControl):
         self.start_control()
         for name in _FLOWS:
             self._tell(f"applying {name}")
-            if self.says("apply", f"{name}.yaml", "--wait", _WAIT) is None:
-                raise NotInTime(f"{name} did not start; {self.last_words()}")
+            self.apply(f"{name}.yaml", "--wait", _WAIT)
         self._feeder.start()
         self.wait_for(lambda: self.has_arrived(0), "the first records")
 
