@@ -128,7 +128,7 @@ def of_job(folder: Path, control: YarnControl, turn: int, found: dict[str, list[
     """Start the hand-written job, and kill it."""
     out = f"{control.yarn.hdfs.uri}/job{turn}"
     begun_s = time.monotonic()
-    submit(control, "job", str(folder / "job.py"), str(folder / "data"), out, f"{out}-checkpoint")
+    submit(control, "job", str(folder / "job.py"), (folder / "data").as_uri(), out, f"{out}-checkpoint")
     control.wait_for(lambda: bool(files(out)), "the first output of the job")
     found["job"].append(time.monotonic() - begun_s)
     end(control, "job")
