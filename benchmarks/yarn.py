@@ -22,8 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.yarn_plane import YarnControl
-from scribengin.connectors.hdfs.path import HdfsPath
+from harness.yarn_plane import YarnControl, numbers_flow, parts_in
 from scribengin.core.java import find_java, spark_home
 from scribengin.embedded.yarn import Yarn
 from scribengin.embedded.zookeeper import ZooKeeper
@@ -33,22 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WITHIN_S = 400.0
-FLOW = """\
-version: 1
-name: {name}
-sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
-steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
-sinks: {{kept: {{from: odd, type: hdfs, url: "{out}", format: json}}}}
-tiers:
-  all:
-    steps: [odd]
-    resources:
-      executors: 1
-      cores: 1
-      memory: 512MiB
-      spark: {{spark.driver.memory: 512m, spark.driver.memoryOverhead: 256m, spark.executor.memoryOverhead: 256m,
-               spark.yarn.maxAppAttempts: 2}}
-"""
 JOB = """\
 import sys
 from pyspark.sql import SparkSession
@@ -105,7 +88,7 @@ def of_flow(folder: Path, control: YarnControl, turn: int, found: dict[str, list
     """Start a flow, kill its driver, count what its Batches create, and stop it."""
     name, hdfs = f"flow{turn}", control.yarn.hdfs
     out = f"{hdfs.uri}/{name}"
-    (control.folder / f"{name}.yaml").write_text(FLOW.format(name=name, data=folder / "data", out=out))
+    (control.folder / f"{name}.yaml").write_text(numbers_flow(name, folder / "data", out, attempts=2))
     begun_s = time.monotonic()
     control.apply(f"{name}.yaml")
     control.wait_for(lambda: bool(files(out)), "the first output of the flow")
@@ -186,7 +169,7 @@ def end(control: YarnControl, name: str) -> None:
     managers = ResourceManagers([control.yarn.uri])
 
     def over() -> bool:
-        live = [each["id"] for each in control.applications(name) if each["state"] not in ("FINISHED", "FAILED", "KILLED")]
+        live = [each.id for each in control.applications(name) if each.is_live]
         for each in live:
             managers.kill(each)
         return not live
@@ -198,7 +181,7 @@ def end(control: YarnControl, name: str) -> None:
 def files(out: str) -> set[str]:
     """The visible data files of an output."""
     with suppress(OSError):
-        return {path.name for path in HdfsPath.of(out).iterdir() if path.name.startswith("part-")}
+        return {path.name for path in parts_in(out)}
     return set()
 
 

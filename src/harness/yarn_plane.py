@@ -29,7 +29,7 @@ from scribengin.embedded.kafka import KafkaCluster
 from scribengin.embedded.postgres import Postgres
 from scribengin.embedded.yarn import Yarn
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.launch.yarn_cluster import ResourceManagers
+from scribengin.launch.yarn_cluster import Application, ResourceManagers
 from scribengin.testing.checker import Found, check_records
 from scribengin.testing.records import SCHEMA, RecordKey, make_record
 
@@ -55,7 +55,6 @@ _MARK = "YARN_PLANE"
 _NODES, _CORES, _MEMORY_MIB = 2, 8, 6144
 _PARTITIONS = 2
 _CONTAINER = re.compile(r"container_\w+")
-_LIVE = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _RESOURCES = (
     "{{executors: 1, cores: 1, memory: 512MiB, spark: {{spark.driver.memory: 512m, spark.driver.memoryOverhead: 256m, "
     "spark.executor.memoryOverhead: 256m, spark.yarn.maxAppAttempts: {attempts}}}}}"
@@ -80,6 +79,34 @@ sinks:
 tiers: {{all: {{steps: [known, files, rows], resources: {two_attempts}}}}}
 """,
 }
+
+
+_NUMBERS = """\
+version: 1
+name: {name}
+sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
+steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
+sinks: {{kept: {{from: odd, type: hdfs, url: "{out}", format: json}}}}
+tiers: {{all: {{steps: [odd], resources: {resources}}}}}
+"""
+
+
+def numbers_flow(name: str, data: Path, out: str, *, attempts: int = 1) -> str:
+    """The text of a flow that keeps the odd numbers of files in HDFS, on one executor.
+
+    Args:
+        name: its name.
+        data: the folder of the files.
+        out: the URL of the folder in HDFS.
+        attempts: how often YARN may start its driver.
+    """
+    return _NUMBERS.format(name=name, data=data, out=out, resources=_RESOURCES.format(attempts=attempts))
+
+
+def parts_in(url: str) -> list[HdfsPath]:
+    """The visible data files of an output in HDFS; none if its folder does not exist yet. Raises OSError."""
+    folder = HdfsPath.of(url)
+    return [path for path in folder.iterdir() if path.name.startswith("part-")] if folder.exists() else []
 
 
 class NotInTime(Exception):
@@ -156,16 +183,17 @@ class YarnControl:
 
     # --- what runs in YARN ---
 
-    def applications(self, flow: str) -> list[dict[str, Any]]:
+    def applications(self, flow: str) -> list[Application]:
         """The applications of a flow that YARN knows, newest first. Raises OSError: the ResourceManager does not answer."""
         found = (self.yarn.resource_manager.read("/ws/v1/cluster/apps")["apps"] or {}).get("app", [])
-        return sorted((each for each in found if each["name"].startswith(f"{flow}.")), key=lambda each: -each["startedTime"])
+        mine = [each for each in msgspec.convert(found, list[Application]) if each.name.startswith(f"{flow}.")]
+        return sorted(mine, key=lambda each: -each.started_time)
 
     def driver(self, flow: str) -> str:
         """The container of a flow's driver; empty if none runs."""
         with suppress(OSError):
             for each in self.applications(flow):
-                if each["state"] == "RUNNING" and (found := _CONTAINER.search(each.get("amContainerLogs", ""))):
+                if each.state == "RUNNING" and (found := _CONTAINER.search(each.am_container_logs)):
                     return found[0]
         return ""
 
@@ -181,11 +209,11 @@ class YarnControl:
 
     def kill_application(self, flow: str) -> str:
         """End the application of a flow as an administrator does; returns its id. Raises Unreachable, LookupError: none runs."""
-        found = next((each["id"] for each in self.applications(flow) if each["state"] in _LIVE), None)
+        found = next((each.id for each in self.applications(flow) if each.is_live), None)
         if found is None:
             raise LookupError(f"no application of {flow} runs")
         ResourceManagers([self.yarn.uri]).kill(found)
-        return str(found)
+        return found
 
     def _containers(self, node: NodeManager) -> list[str]:
         with suppress(OSError, ValueError):
@@ -323,8 +351,8 @@ class YarnPlane(YarnControl):
 
     def _read_new(self) -> None:
         """Read the new files in HDFS: a visible file does not change. Raises OSError."""
-        for path in HdfsPath.of(f"{self.yarn.hdfs.uri}/kept").iterdir():
-            if path.name not in self._rows and path.name.startswith("part-"):
+        for path in parts_in(f"{self.yarn.hdfs.uri}/kept"):
+            if path.name not in self._rows:
                 self._rows[path.name] = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
 
     def _table_count(self, part: int) -> int:

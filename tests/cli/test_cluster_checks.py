@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from contextlib import contextmanager
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +20,7 @@ from scribengin.launch.contract import ObservedWorker
 from scribengin.launch.standalone import SparkCluster
 from scribengin.launch.yarn_cluster import YarnCluster
 from scribengin.local.connection_checks import NodePlace
+from tests.served import served_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,14 +72,8 @@ def served(pages: Mapping[str, Any], *, ahead_s: float = 0.0) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by(Page) as web:
+        yield web
 
 
 def checked(cluster: SparkCluster | YarnCluster) -> dict[str, Finding]:

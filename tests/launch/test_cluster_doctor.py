@@ -9,11 +9,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.core.process import within
-from scribengin.launch.yarn_cluster import yarn_user
+from scribengin.launch.yarn_cluster import Application, yarn_user
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,9 +138,8 @@ def test_an_interrupted_check_leaves_no_application_and_no_files(yarn: Yarn, tmp
                 process.send_signal(signal.SIGINT)
         process.communicate()
     assert process.returncode == 130
-    live = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
-    applications = yarn.resource_manager.read("/ws/v1/cluster/apps")["apps"]["app"]
-    assert [each["id"] for each in applications if each["name"] == "scribengin-doctor" and each["state"] in live] == []
+    applications = msgspec.convert(yarn.resource_manager.read("/ws/v1/cluster/apps")["apps"]["app"], list[Application])
+    assert [each.id for each in applications if each.name == "scribengin-doctor" and each.is_live] == []
     assert within(WITHIN_S, lambda: left_behind(yarn) == []), left_behind(yarn)
     assert [*(tmp_path / "tmp").iterdir()] == []
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from scribengin.launch.contract import LaunchOrder, ObservedWorker
 from scribengin.launch.records import Stopping
 from scribengin.launch.yarn import YarnClientLauncher, YarnLauncher, outcome_of, submission_fault
 from scribengin.launch.yarn_cluster import Application, ResourceManagers, YarnCluster
+from tests.served import served_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,14 +203,8 @@ def answering(answer: Callable[[str], bytes | int]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by(Handler) as web:
+        yield web
 
 
 @pytest.mark.parametrize("code", [401, 403])

@@ -7,30 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.yarn_plane import YarnControl
-from scribengin.connectors.hdfs.path import HdfsPath
+from harness.yarn_plane import YarnControl, numbers_flow, parts_in
 from scribengin.embedded.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.embedded.yarn import Yarn
-
-FLOW = """\
-version: 1
-name: numbers
-sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
-steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
-sinks: {{kept: {{from: odd, type: hdfs, url: "{hdfs}/numbers", format: json}}}}
-tiers:
-  all:
-    steps: [odd]
-    resources:
-      executors: 1
-      cores: 1
-      memory: 512MiB
-      spark: {{spark.driver.memory: 512m, spark.driver.memoryOverhead: 256m, spark.executor.memoryOverhead: 256m}}
-"""
 
 
 class Plane(YarnControl):
@@ -40,7 +23,7 @@ class Plane(YarnControl):
         super().__init__(folder, yarn, keeper)
         self.files = 0
         (folder / "data").mkdir()
-        (folder / "flow.yaml").write_text(FLOW.format(data=folder / "data", hdfs=yarn.hdfs.uri))
+        (folder / "flow.yaml").write_text(numbers_flow("numbers", folder / "data", f"{yarn.hdfs.uri}/numbers"))
 
     def adds(self) -> None:
         path = self.folder / "data" / f".{self.files}"
@@ -49,16 +32,16 @@ class Plane(YarnControl):
         self.files += 1
 
     def found(self) -> list[int]:
-        folder = HdfsPath.of(f"{self.yarn.hdfs.uri}/numbers")
-        files = [path for path in folder.iterdir() if path.name.startswith("part-")] if folder.exists() else []
-        return sorted(json.loads(line)["id"] for path in files for line in path.read_bytes().splitlines())
+        return sorted(
+            json.loads(line)["id"] for path in parts_in(f"{self.yarn.hdfs.uri}/numbers") for line in path.read_bytes().splitlines()
+        )
 
     def all_came(self) -> None:
         self.wait_for(lambda: len(self.found()) >= 50 * self.files, f"all of {self.files} files")
         assert self.found() == list(range(1, 100 * self.files, 2)), "each once"
 
     def runs_in_yarn(self) -> bool:
-        return any(each["state"] in ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING") for each in self.applications("numbers"))
+        return any(each.is_live for each in self.applications("numbers"))
 
 
 @pytest.mark.timeout(1500)
@@ -77,6 +60,6 @@ def test_its_driver_is_killed_and_its_node_and_each_record_is_there_once(yarn: Y
         plane.start_program("node")
         plane.wait_for(lambda: plane.says("stop", "numbers", "--wait") is not None, "the end of the flow")
         plane.wait_for(lambda: not plane.runs_in_yarn(), "the end of its application")
-        ends = [(each["name"], each["finalStatus"]) for each in plane.applications("numbers")]
+        ends = [(each.name, each.final_status) for each in plane.applications("numbers")]
         assert (ends[-1], ends[0][1]) == (("numbers.all-1", "FAILED"), "SUCCEEDED")
         assert plane.says("audit", "numbers") is not None, f"it does not balance: {plane.last_words()}"

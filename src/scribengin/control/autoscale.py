@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec.structs import replace as replace_fields
+
 from scribengin.control.flow_status import is_up
 from scribengin.control.placement import able_nodes
 from scribengin.control.quotas import fits, given_to, sum_of, taken_by
@@ -349,15 +351,10 @@ def size_actions(world: World, flow: FlowSeen) -> Iterator[NoteSizes | ScaleTier
 
 def _changed(now: float, tier: ObservedTier, decision: SizeDecision, before: TierSize | None) -> TierSize:
     """The record with which a change is made."""
-    change = f"from {tier.executors} to {decision.executors}: {decision.why}"
-    return TierSize(
-        executors=decision.executors,
-        present=tier.executors,
-        verdict=decision.verdict,
-        why=decision.why,
-        since=moment_text(now),
+    return replace_fields(
+        _size(now, tier, decision, before),
         changed_at=now,
-        change=change,
+        change=f"from {tier.executors} to {decision.executors}: {decision.why}",
         each_rows_per_s=decision.each_rows_per_s or _known_rate(before, now),
     )
 
@@ -372,19 +369,23 @@ def _known_rate(before: TierSize | None, now: float) -> float:
 
 def _noted(now: float, tier: ObservedTier, decision: SizeDecision, before: TierSize | None) -> TierSize:
     """The record of what is thought now; the one before if that is nearly the same."""
-    changed_at, change = (None, "") if before is None else (before.changed_at, before.change)
     if before is not None and (before.verdict, before.present) == (decision.verdict, tier.executors):
         kept = before.why == decision.why if decision.verdict == "wait" else before.executors == decision.executors
         if kept or (decision.verdict != "wait" and moment_text(now - _KEPT_S) < before.since):
             return before
+    return _size(now, tier, decision, before)
+
+
+def _size(now: float, tier: ObservedTier, decision: SizeDecision, before: TierSize | None) -> TierSize:
+    """The record of a decision, with the last change of the record before."""
     return TierSize(
         executors=decision.executors,
         present=tier.executors,
         verdict=decision.verdict,
         why=decision.why,
         since=moment_text(now),
-        changed_at=changed_at,
-        change=change,
+        changed_at=None if before is None else before.changed_at,
+        change="" if before is None else before.change,
         each_rows_per_s=0.0 if before is None else before.each_rows_per_s,
     )
 

@@ -41,6 +41,8 @@ State = Literal["starting", "running", "exited", "gone"]
 """starting: ordered, and no process yet; running: its process exists, whatever its flow does; exited: it has ended, and its exit status is
 known; gone: it does not exist, and its exit status is unknown, or it never started."""
 
+_EXECUTOR_MIB = 1024
+"""the memory of an executor by Spark's default"""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -88,6 +90,11 @@ class LaunchOrder:
         hidden = [secret.reveal() for secret in (*self.secrets.values(), *self.spark.values()) if isinstance(secret, Secret)]
         if any(text and text in word for text in hidden for word in self.argv):
             raise ValueError(f"{self.worker}: the command contains a secret, which every user of the machine could read")
+
+    @property
+    def executor_mib(self) -> int:
+        """The memory of an executor, in MiB; without `memory_bytes` Spark's default."""
+        return max(1, self.memory_bytes // 2**20) if self.memory_bytes else _EXECUTOR_MIB
 
     @property
     def digest(self) -> str:

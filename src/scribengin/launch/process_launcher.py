@@ -162,6 +162,19 @@ def write_spark_settings(folder: Path, settings: Mapping[str, str | Secret]) -> 
             file.write("".join(lines))
 
 
+LOOPBACK_DRIVER: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""the settings of a driver of this machine whose cluster only this machine reaches: otherwise executors would get an address that may not
+answer"""
+
+
+def executor_settings(order: LaunchOrder) -> dict[str, str | Secret]:
+    """Spark's settings for each executor of a worker, for every cluster."""
+    settings: dict[str, str | Secret] = {"spark.executor.cores": str(order.cores), "spark.executor.memory": f"{order.executor_mib}m"}
+    if path := os.environ.get("PYTHONPATH"):
+        settings["spark.executorEnv.PYTHONPATH"] = path  # so that executors can import what this process can
+    return settings
+
+
 def spark_environment(folder: Path, master: str) -> dict[str, str]:
     """The environment that makes any PySpark program read the file, and use this master unless the program names another one.
 

@@ -13,7 +13,6 @@ The cost: the workers of a machine end with it, and the driver uses its cores an
 
 from __future__ import annotations
 
-import os
 import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,20 +22,16 @@ import msgspec
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.net import is_loopback_master
-from scribengin.launch.process_launcher import LOG_BYTES, ORPHAN_GRACE_S, LauncherHere
+from scribengin.launch.process_launcher import LOG_BYTES, LOOPBACK_DRIVER, ORPHAN_GRACE_S, LauncherHere, executor_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.core.secret import Secret
     from scribengin.launch.contract import LaunchOrder
 
 _ANSWER_S = 5.0
 _ANSWER_BYTES = 2**24
-_MIB = 2**20
 _WEB_PORT = 8080
-_EXECUTOR_MIB = 1024
-"""Spark's own default"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +109,21 @@ class StandaloneLauncher(LauncherHere):
 
     def start(self, order: LaunchOrder) -> None:
         """Start a worker; see `Launcher.start`. Asks the cluster's web UI for its free resources."""
-        memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
-        settings: dict[str, str | Secret] = {
-            "spark.executor.cores": str(order.cores),
-            "spark.cores.max": str(order.cores * order.executors),
-            "spark.executor.memory": f"{memory_mib}m",
-        }
-        if path := os.environ.get("PYTHONPATH"):
-            settings["spark.executorEnv.PYTHONPATH"] = path  # so that its executors can import what the worker can
+        settings = executor_settings(order) | {"spark.cores.max": str(order.cores * order.executors)}
         environment = {}
         if is_loopback_master(self._cluster.master):
-            # only this machine reaches the cluster: otherwise the executors would get an address of this machine that may not answer
-            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            settings |= LOOPBACK_DRIVER
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         self._children.start(
             order,
             master=self._cluster.master,
             settings=settings,
             environment=environment,
-            fits=lambda _others: self._check(order, memory_mib),
+            fits=lambda _others: self._check(order),
         )
 
-    def _check(self, order: LaunchOrder, memory_mib: int) -> None:
-        alive = self._cluster.read_state().alive
+    def _check(self, order: LaunchOrder) -> None:
+        memory_mib, alive = order.executor_mib, self._cluster.read_state().alive
         if any(worker.coresfree >= order.cores and worker.memoryfree >= memory_mib for worker in alive):
             return
         free = ", ".join(f"{worker.coresfree} cores and {worker.memoryfree} MiB" for worker in alive) or "nothing: it has no Spark workers"

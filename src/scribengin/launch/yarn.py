@@ -37,7 +37,15 @@ from scribengin.core.java import FIRST_COMPILER_ONLY, find_java, spark_home
 from scribengin.core.storage import read_or_none, replace
 from scribengin.launch import container
 from scribengin.launch.contract import ObservedWorker
-from scribengin.launch.process_launcher import LOG_BYTES, ORPHAN_GRACE_S, Children, LauncherHere, log_path
+from scribengin.launch.process_launcher import (
+    LOG_BYTES,
+    LOOPBACK_DRIVER,
+    ORPHAN_GRACE_S,
+    Children,
+    LauncherHere,
+    executor_settings,
+    log_path,
+)
 from scribengin.launch.process_launcher import NAME as SETTINGS
 from scribengin.launch.records import WorkerRecords
 from scribengin.launch.yarn_cluster import Application, ResourceManagers
@@ -56,9 +64,6 @@ _LOOK_S = 1.0
 _ANSWER_BYTES = 2**26
 _LOG_TAIL = 2**20
 """the bytes of a container's output that are fetched"""
-_MIB = 2**20
-_EXECUTOR_MIB = 1024
-"""Spark's own default"""
 _KILLED = -9
 _MEMORY_EXCEEDED = (-103, -104)
 """the exit codes of containers that YARN has ended because of their virtual or physical memory"""
@@ -313,18 +318,15 @@ class YarnClientLauncher(LauncherHere):
         settings = _executor_settings(order, self._cluster)
         environment = {"HADOOP_CONF_DIR": str(self._cluster.conf)}
         if self._cluster.local:
-            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            settings |= LOOPBACK_DRIVER
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         self._children.start(order, master="yarn", settings=settings, environment=environment)
 
 
 def _executor_settings(order: LaunchOrder, cluster: YarnCluster) -> dict[str, str | Secret]:
     """Spark's settings for the executors of a worker, in both modes."""
-    memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
-    settings: dict[str, str | Secret] = {
-        "spark.executor.cores": str(order.cores),
+    settings = executor_settings(order) | {
         "spark.executor.instances": str(order.executors),
-        "spark.executor.memory": f"{memory_mib}m",
         # by default a session waits up to 30 s for its executors; here the lease and the recovery need none
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.yarn.jars": f"local:{spark_home()}/jars/*",
@@ -332,8 +334,6 @@ def _executor_settings(order: LaunchOrder, cluster: YarnCluster) -> dict[str, st
     }
     if cluster.queue:
         settings["spark.yarn.queue"] = cluster.queue
-    if path := os.environ.get("PYTHONPATH"):
-        settings["spark.executorEnv.PYTHONPATH"] = path  # so that executors can import what this process can
     if cluster.local:
         settings["spark.executorEnv.SPARK_LOCAL_IP"] = "127.0.0.1"
     return settings
