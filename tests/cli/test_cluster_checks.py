@@ -109,6 +109,7 @@ def test_a_cluster_with_nothing_wrong(tmp_path: Path) -> None:
     ("others", "queue", "check", "state", "words"),
     [
         ({"info": {"clusterInfo": {"state": "STARTED", "haState": "STANDBY"}}}, "", "ResourceManager", "missing", "STANDBY"),
+        ({"info": {"clusterInfo": {"state": "INITED", "haState": "INITIALIZING"}}}, "", "ResourceManager", "missing", "INITIALIZING"),
         ({"info": b"<html>log in</html>"}, "", "ResourceManager", "missing", "cannot be read"),
         ({"metrics": {"clusterMetrics": {"activeNodes": 0}}}, "", "nodes", "missing", "no NodeManager is active"),
         (

@@ -64,6 +64,11 @@ def test_values_stay_as_they_are_written(text: str) -> None:
     assert format_text(text) == text
 
 
+def test_an_anchor_may_be_used_twice() -> None:
+    text = "version: &a 1\nname: shop\nsteps:\n  q: {from: e, watermark: &a ts 10m}\n"
+    assert format_text(text) == text
+
+
 def test_what_is_no_yaml_is_refused_with_its_place() -> None:
     with pytest.raises(InputError, match=r"shop\.yaml:1:5"):
         format_text("a: b: c\n", "shop.yaml")

@@ -146,7 +146,7 @@ class ClusterChecks:
     def _check_manager(self, managers: ResourceManagers) -> None:
         state = managers.state()
         found = f"{managers.web}: {state.state}, YARN {state.resource_manager_version}"
-        if state.state != "STARTED" or state.ha_state == "STANDBY":
+        if not state.is_active:
             remedy = "wait until it is active, and see its log; of several, one must be active"
             self._add("ResourceManager", "missing", f"{found}, {state.ha_state or 'unknown'}", remedy)
         else:

@@ -124,6 +124,12 @@ class ManagerState(msgspec.Struct, frozen=True, rename="camel"):
     ha_state: str = ""
     resource_manager_version: str = ""
 
+    @property
+    def is_active(self) -> bool:
+        """True if it serves. One that has just started answers before it has recovered its applications. Without high availability its
+        state is ACTIVE too."""
+        return self.state == "STARTED" and self.ha_state == "ACTIVE"
+
 
 class NodeTotals(msgspec.Struct, frozen=True):
     """The nodes of a cluster, and the resources that no container has."""
@@ -267,10 +273,9 @@ class ResourceManagers:
 
 
 def _is_active(info: bytes) -> bool:
-    """True if the answer is of a ResourceManager that serves. Without high availability its state is ACTIVE too."""
     with suppress(msgspec.DecodeError):
         found = msgspec.json.decode(info, type=_Wrapped).cluster_info
-        return found is not None and found.ha_state == "ACTIVE"
+        return found is not None and found.is_active
     return False
 
 

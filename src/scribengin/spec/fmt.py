@@ -75,6 +75,7 @@ def _round_trip(text: str) -> str:
         Constructor.add_constructor(f"tag:yaml.org,2002:{name}", Constructor.written)
     Representer.add_representer(Written, Representer.written)
     yaml = YAML()
+    yaml.composer.warn_double_anchors = False  # YAML allows it: the later one counts from there on
     yaml.Constructor = Constructor
     yaml.Representer = Representer
     yaml.preserve_quotes = True
