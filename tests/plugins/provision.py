@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.kubernetes.program import control_plane_program
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch, yarn
 from scribengin.embedded.jars import fetch
@@ -51,7 +52,11 @@ def _objects(tell: Tell) -> None:
     built(objects.PACKAGE, objects.VERSION, tell)
 
 
-OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects}
+def _kubernetes(tell: Tell) -> None:
+    control_plane_program(tell)
+
+
+OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects, "kubernetes": _kubernetes}
 """need → what provides it, of those that are no jars"""
 
 

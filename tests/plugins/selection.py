@@ -39,6 +39,7 @@ STORES = (
     "delta-spark",
     "s3a",
     "yarn",
+    "kubernetes",
 )
 """all that tests may need"""
 
@@ -67,6 +68,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/test_store_pages.py": ("postgres", "cassandra", "hbase", "opensearch", "hdfs", "objects", "s3a"),
     "end_to_end/stores": ("postgres", "cassandra", "hbase", "opensearch", "objects"),
     "connectors/delta/test_readers.py": ("delta-spark",),
+    "harness/kubernetes": ("kubernetes",),
     "harness/faults/test_kafka_faults.py": ("kafka",),
     "harness/faults/test_control_faults.py": ("kafka", "postgres"),
     "harness/faults/test_tier_faults.py": ("kafka",),
