@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # benches, which the modules here use
 
 from host_bench import HostBench
-from launch_benches import MemoryBench, ProcessBench, StandaloneBench
+from launch_benches import KubernetesBench, MemoryBench, ProcessBench, StandaloneBench
 
+from harness.kubernetes import KubeCluster, ScriptedKubelet, spark_entrypoint
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.yarn import Yarn
 from scribengin.launch.standalone import SparkCluster
@@ -53,6 +55,29 @@ def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 @pytest.fixture
 def standalone(tmp_path: Path, cluster: StandaloneCluster) -> Iterator[StandaloneBench]:
     bench = StandaloneBench(tmp_path, SparkCluster(cluster.address, cluster.web))
+    yield bench
+    bench.clear()
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
+    """A control plane of Kubernetes for all tests of this folder."""
+    with KubeCluster(tmp_path_factory.mktemp("kubernetes")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def kubelet(plane: KubeCluster) -> Iterator[ScriptedKubelet]:
+    """Its node."""
+    with ScriptedKubelet(plane, cpus=64, memory_mib=65_536, entrypoints={"scribengin": spark_entrypoint}) as kubelet:
+        yield kubelet
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path, plane: KubeCluster, kubelet: ScriptedKubelet) -> Iterator[KubernetesBench]:
+    namespace = f"test-{secrets.token_hex(4)}"
+    plane.create_namespace(namespace)
+    bench = KubernetesBench(tmp_path, plane, namespace)
     yield bench
     bench.clear()
 

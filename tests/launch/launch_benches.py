@@ -8,10 +8,15 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lightkube import KubeConfig
+
 from harness.manual_clock import ManualClock
 from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.core.process import Process, birth_of, within
 from scribengin.launch.contract import LaunchOrder
+from scribengin.launch.kubernetes import KubernetesLauncher
+from scribengin.launch.kubernetes_cluster import KubernetesCluster
+from scribengin.launch.kubernetes_pod import WORKER
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
 from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
@@ -19,6 +24,7 @@ from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.kubernetes import KubeCluster
     from scribengin.launch.contract import Launcher, ObservedWorker
 
 WITHIN_S = 90.0
@@ -109,6 +115,60 @@ class StandaloneBench(ProcessBench):
 
     def launcher(self) -> Launcher:
         return StandaloneLauncher(self.home, self.cluster, orphan_grace_s=2.0)
+
+
+class KubernetesBench(ProcessBench):
+    """Workers that are pods of a real Kubernetes, whose nodes run them as processes of this machine."""
+
+    def __init__(self, folder: Path, plane: KubeCluster, namespace: str) -> None:
+        super().__init__(folder)
+        self.plane = plane
+        self.namespace = namespace
+        self.made: list[KubernetesLauncher] = []
+
+    def launcher(self, *, config: Path | None = None, **more: Any) -> KubernetesLauncher:
+        given = {"image": "scribengin", "service_account": "default", "python": sys.executable, "template": {}} | more
+        access = KubeConfig.from_file(str(config or self.plane.kubeconfig)).get()
+        assert access is not None
+        cluster = KubernetesCluster(access, self.namespace, api=self.plane.server, **given)
+        self.made.append(KubernetesLauncher(self.home, cluster, str(self.folder)))
+        return self.made[-1]
+
+    def order(self, worker: str, *words: str, **more: Any) -> LaunchOrder:
+        return super().order(worker, *words, **{"spark": {"spark.driver.memory": "64m", "spark.driver.cores": "100m"}} | more)
+
+    def until(self, launcher: Launcher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            seen = one(launcher, worker)
+            if seen is not None and true(seen):
+                # its handler must be there before it is asked to end
+                if seen.state == "running" and not seen.stopping:
+                    assert within(WITHIN_S, lambda: any(line.startswith("up ") for line in self.diary(worker))), launcher.logs(worker)
+                return seen
+            assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-3000:] for path in launcher.logs(worker)])
+            time.sleep(0.2)
+
+    def pod_path(self, worker: str) -> str:
+        """The pod of a worker in the API."""
+        pods = self.plane.api.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]
+        names = [each["metadata"]["name"] for each in pods if each["metadata"].get("annotations", {}).get(WORKER) == worker]
+        return f"/api/v1/namespaces/{self.namespace}/pods/{names[0]}"
+
+    def clear(self) -> None:
+        launcher = self.launcher()
+
+        def over() -> bool:
+            for seen in launcher.observe():
+                if seen.is_over:
+                    launcher.forget(seen.worker)
+                else:
+                    launcher.kill(seen.worker)
+            return not launcher.observe()
+
+        assert within(WITHIN_S, over), launcher.observe()
+        for each in self.made:
+            each.close()
 
 
 class MemoryBench:

@@ -1,4 +1,5 @@
-"""What `launch/contract.py` promises, of every launcher: in memory, on this machine, behind a registry, on a standalone cluster."""
+"""What `launch/contract.py` promises, of every launcher: in memory, on this machine, behind a registry, on a standalone cluster, in
+Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 W = "tweets.main-1"
 
 
-@pytest.fixture(params=["memory", "local", "host", "standalone"])
+@pytest.fixture(params=["memory", "local", "host", "standalone", "kubernetes"])
 def bench(request: pytest.FixtureRequest) -> Bench:
     found: Bench = request.getfixturevalue(request.param)
     return found

@@ -80,7 +80,7 @@ class _Container:
         }
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Ending:
     """A pod ends: by a deletion, or with a reason of the kubelet's own."""
 
@@ -249,6 +249,7 @@ class PodRunner:
             self._asked_to_end = False
             if any(each.running for each in self._containers):
                 self.event("Normal", "Killing", "Stopping container " + ", ".join(each.name for each in self._containers if each.running))
+        self._ending.kill_at = min(self._ending.kill_at, time.monotonic() + grace)  # a second deletion may shorten the time
         if not self._ended_all(self._ending, grace):
             return False
         self._report(self._finished or self._final())

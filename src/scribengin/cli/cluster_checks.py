@@ -1,4 +1,4 @@
-"""The checks of `doctor --cluster`: what workers need of a YARN or Spark standalone cluster.
+"""The checks of `doctor --cluster`: what workers need of a YARN, Kubernetes or Spark standalone cluster.
 
 The servers are asked first, then a job is run as a worker is: the rights of a user, the ports between hosts and what is installed on them
 are known for certain only by a job. It is not run if a check before it has found that it cannot succeed.
@@ -35,7 +35,9 @@ from scribengin.launch.yarn_cluster import ResourceManagers, YarnCluster, site_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from scribengin.cli.cluster_options import Cluster
     from scribengin.launch.contract import Launcher
+    from scribengin.launch.kubernetes_cluster import KubernetesCluster
     from scribengin.launch.yarn_cluster import YarnQueue
     from scribengin.local.connection_checks import NodePlace
 
@@ -78,7 +80,7 @@ class ClusterChecks:
 
     def __init__(
         self,
-        cluster: SparkCluster | YarnCluster,
+        cluster: Cluster,
         state: Path | None,
         *,
         places: Sequence[NodePlace],
@@ -110,8 +112,10 @@ class ClusterChecks:
         """Run the checks, which takes a minute or two. Reports progress on stderr."""
         if isinstance(self._cluster, YarnCluster):
             self._check_yarn(self._cluster)
-        else:
+        elif isinstance(self._cluster, SparkCluster):
             self._check_standalone(self._cluster)
+        else:
+            self._check_kubernetes(self._cluster)
         return self._found
 
     def _add(self, check: str, state: State, found: str, remedy: str = "") -> None:
@@ -249,7 +253,31 @@ class ClusterChecks:
         self._check_clock(cluster.web)
         self._check_job(cluster.web, self._state, lambda folder: StandaloneLauncher(folder, cluster), lambda _: None)
 
-    # --- both ---
+    # --- Kubernetes ---
+
+    def _check_kubernetes(self, cluster: KubernetesCluster) -> None:
+        from scribengin.launch.kubernetes import RIGHTS, KubernetesLauncher
+        from scribengin.launch.kubernetes_cluster import KubernetesApi
+
+        server = cluster.access.cluster.server
+        api = KubernetesApi(cluster)
+        try:
+            refused = [f"{verb} {resource}" for resource, verbs in RIGHTS.items() for verb in verbs if not api.may(verb, resource)]
+        except (EnvironmentFault, Unreachable) as error:
+            self._add_fault("Kubernetes API", error)
+            return
+        finally:
+            api.close()
+        self._add("Kubernetes API", "ok", f"{server} answers")
+        if refused:
+            remedy = f"bind the Role of the Helm chart to this account, in namespace {cluster.namespace}"
+            self._add("rights", "missing", f"namespace {cluster.namespace}: this account may not {', '.join(refused)}", remedy)
+        else:
+            self._add("rights", "ok", f"namespace {cluster.namespace}: pods, config maps, secrets, output and events")
+        scope = f"doctor {uuid4().hex}"
+        self._check_job(server, self._state, lambda folder: KubernetesLauncher(folder, cluster, scope), lambda _: None)
+
+    # --- all of them ---
 
     def _check_clock(self, web: str) -> None:
         self._lead_s = clock_lead(web)
@@ -349,7 +377,8 @@ class ClusterChecks:
         here = platform.python_version()
         other = any(_minor(each.python) != _minor(here) for each in everyone)
         found = _by_value((f"{each.python} ({each.executable})", each.host) for each in everyone)
-        remedy = f"use the same minor version as on this machine ({here}): --yarn-python"
+        option = "--yarn-python" if isinstance(self._cluster, YarnCluster) else "the image"
+        remedy = f"use the same minor version as on this machine ({here}): {option}"
         self._add("host Python", "warning" if other else "ok", found, remedy)
         for name, package in (("Scribengin", "scribengin"), ("PySpark", "pyspark")):
             versions = [getattr(each, package) for each in everyone]

@@ -10,6 +10,7 @@ _BY_PACKAGE = {
     "backports": "spark",
     "fastapi": "server",
     "kazoo": "server",
+    "lightkube": "kubernetes",
     "prometheus_client": "spark",
     "py4j": "spark",
     "pyarrow": "spark",

@@ -174,7 +174,7 @@ def _check_autoscale(registry: Registry, submission: Submission) -> None:
             raise Refused(
                 f"flow {submission.flow}: on {', '.join(able)} Spark runs inside the worker, so tier {tier} cannot have the executors that "
                 "its autoscale is about",
-                remedy="take autoscale out; executors run on a Spark cluster, which a node is given with --launcher standalone or yarn",
+                remedy="take autoscale out; executors run on a cluster, which a node has with --launcher standalone, yarn or kubernetes",
                 code="scale-executors",
             )
 

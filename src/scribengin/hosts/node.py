@@ -24,7 +24,7 @@ from scribengin.hosts.node_door import NodeGate, NodeGlance, check_door, node_ap
 from scribengin.hosts.presence import runs_here
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
-from scribengin.launch.standalone import StandaloneLauncher
+from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
 from scribengin.launch.yarn import YarnClientLauncher, YarnLauncher
 from scribengin.launch.yarn_cluster import YarnCluster
 from scribengin.local.run_log import open_run_log
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Making
     from scribengin.launch.contract import Launcher
-    from scribengin.launch.standalone import SparkCluster
+    from scribengin.launch.kubernetes_cluster import KubernetesCluster
     from scribengin.registry.connection_settings import ConnectionSettings
     from scribengin.registry.contract import Registry
     from scribengin.registry.records import WorkerOrder
@@ -104,7 +104,7 @@ class NodeAgent:
         capacity: Capacity | None = None,
         token: Secret | None = None,
         make: Making | None = None,
-        cluster: SparkCluster | YarnCluster | None = None,
+        cluster: SparkCluster | YarnCluster | KubernetesCluster | None = None,
         listen: Listen | None = None,
     ) -> None:
         """Prepare a node; the block starts it. Raises Refused if `name` is not valid.
@@ -116,8 +116,8 @@ class NodeAgent:
             capacity: the most that its workers may have together; None: no limit.
             token: the token for masters, with which workers fetch packages.
             make: returns what is started for a worker; by default the program `scribengin.worker`.
-            cluster: the Spark cluster on which its workers' executors run, or the YARN cluster that runs its workers; None: Spark runs in
-                the workers.
+            cluster: the Spark cluster on which its workers' executors run, or the YARN or Kubernetes cluster that runs its workers; None:
+                Spark runs in the workers.
             listen: the address of its page, and of its workers' logs; by default a free port of the loopback.
         """
         self.name = name
@@ -127,7 +127,7 @@ class NodeAgent:
         self._token = token
         self._cluster = cluster
         self._listen = listen or Listen()
-        away = isinstance(cluster, YarnCluster) and not cluster.client
+        away = not (cluster is None or isinstance(cluster, SparkCluster) or (isinstance(cluster, YarnCluster) and cluster.client))
         reached = "" if away else reached_at(self._listen)
         self._make = make if make is not None else worker_order(home, name, entrance, token, reached, away=away)
         self._stack = ExitStack()
@@ -186,13 +186,17 @@ class NodeAgent:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def _launcher(self) -> LocalLauncher | StandaloneLauncher | YarnLauncher | YarnClientLauncher:
+    def _launcher(self) -> Launcher:
         """A launcher over the node's folder: it observes, and can end, the workers of earlier launchers."""
         if isinstance(self._cluster, YarnCluster):
             kind = YarnClientLauncher if self._cluster.client else YarnLauncher
             return kind(self.home.workers, self._cluster)
-        if self._cluster is not None:
+        if isinstance(self._cluster, SparkCluster):
             return StandaloneLauncher(self.home.workers, self._cluster)
+        if self._cluster is not None:
+            from scribengin.launch.kubernetes import KubernetesLauncher  # its client is an extra
+
+            return KubernetesLauncher(self.home.workers, self._cluster, f"{self._entrance.address} {self.name}")
         return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
 
 

@@ -17,6 +17,7 @@ from scribengin.core.errors import ScribenginError
 from scribengin.core.process import within
 from scribengin.launch import cluster_probe
 from scribengin.launch.contract import LaunchOrder
+from scribengin.launch.process_launcher import LauncherHere
 from scribengin.launch.yarn import YarnLauncher
 
 if TYPE_CHECKING:
@@ -240,7 +241,9 @@ def _order(launcher: Launcher, job: ClusterJob) -> LaunchOrder:
         files = [settings["spark.yarn.dist.files"]] if "spark.yarn.dist.files" in settings else []
         settings["spark.yarn.dist.files"] = ",".join([*files, program])
         program = Path(program).name
-    argv = (sys.executable, program, words)
+    here = isinstance(launcher, YarnLauncher | LauncherHere)
+    # a launcher of pods takes the program from their image
+    argv = (sys.executable, program, words) if here else (sys.executable, "-m", cluster_probe.__name__, words)
     return LaunchOrder(
         WORKER,
         argv,

@@ -152,14 +152,19 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 def write_spark_settings(folder: Path, settings: Mapping[str, str | Secret]) -> None:
     """Write the file with Spark's settings again, with mode 0600 from its creation. Raises EnvironmentFault."""
     path = folder / NAME
+    with explained(f"{path} cannot be written"):
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(spark_settings_text(settings))
+
+
+def spark_settings_text(settings: Mapping[str, str | Secret]) -> str:
+    """The text of a file with Spark's settings, with the values of secrets."""
     lines = []
     for name, value in sorted(settings.items()):
         text = value.reveal() if isinstance(value, Secret) else value
         lines.append(f"{_escaped(name, ' :=#!')}={_escaped(text)}\n")
-    with explained(f"{path} cannot be written"):
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write("".join(lines))
+    return "".join(lines)
 
 
 LOOPBACK_DRIVER: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -144,7 +144,8 @@ class SparkStart:
         }
         if find_spec("pandas") is None:  # without pandas PySpark disables it in any case, with a warning for each function
             settings[_ARROW_UDFS] = "false"
-        if self._master == "yarn" or (self._master.startswith("spark://") and not is_loopback_master(self._master)):
+        away = self._master == "yarn" or self._master.startswith("k8s://")
+        if away or (self._master.startswith("spark://") and not is_loopback_master(self._master)):
             # on a cluster the operator configures the driver's address; by default Spark chooses it
             del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
         settings |= dict(conf)

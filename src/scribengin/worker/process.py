@@ -97,9 +97,10 @@ def main(worker: str) -> Exit:
         feeders = partial(_feeders, Workflows(registry), id_.flow)
         kind = HelperAttempt if is_helper(id_.tier) else TierAttempt
         # without the mark of a launcher, this process was not started by one of its own machine: it is in a container
-        in_yarn = os.environ.get(MASTER) == "yarn" and VARIABLE not in os.environ
+        master = os.environ.get(MASTER, "") if VARIABLE not in os.environ else ""
+        in_yarn, in_container = master == "yarn", master == "yarn" or master.startswith("k8s://")
         word, host = partial(_word, registry, id_), os.environ.get(REACHED_AT) or (socket.gethostname() if in_yarn else LOOPBACK)
-        here = Home(Path(os.environ[HOME])).scratch
+        here = Home(Path(os.environ[HOME]).absolute()).scratch
         attempt = kind(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, word, host, here)
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
@@ -138,8 +139,9 @@ def main(worker: str) -> Exit:
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
-        if in_yarn:
+        if in_container:
             stack.callback(OwnOrder(registry, os.environ[NODE], worker, service.stop).close)
+        if in_yarn:
             with suppress(ScribenginError):  # the attempt meets it too, and reports it
                 attempt.session()  # YARN ends a driver that has had no session for some minutes
         return service.serve()

@@ -239,6 +239,27 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/launch/test_yarn.py::test_a_user_who_may_not_is_told",
     ),
     met(
+        "kubernetes-settings",
+        "No access to a Kubernetes cluster, or an invalid pod template",
+        "The kubeconfig file, its context or the file of `--kubernetes-pod-template` cannot be read or used.",
+        "Name a kubeconfig file with which kubectl works; correct the field that the message names.",
+        "tests/launch/test_kubernetes_pod.py::test_an_invalid_template_is_refused",
+    ),
+    met(
+        "kubernetes-refused",
+        "Kubernetes refuses the account of a node",
+        "The account may not do what a node needs in the namespace of the workers.",
+        "Give it the Role of the Helm chart, in that namespace; `scribengin doctor --cluster kubernetes` shows which rights are missing.",
+        "tests/launch/test_kubernetes.py::test_an_account_without_rights_is_refused_and_nothing_starts",
+    ),
+    met(
+        "kubernetes-rejected",
+        "Kubernetes rejects the pod of a worker",
+        "The namespace does not exist, a field of the pod is invalid, or a policy of the cluster forbids it.",
+        "Correct what the message names: the image, the pod template, the settings of the tier.",
+        "tests/launch/test_kubernetes.py::test_an_invalid_pod_is_rejected_and_may_start_later",
+    ),
+    met(
         "node-name",
         "A name that no node can have",
         "Names of nodes are letters, digits and `. _ : -`, at most 127.",

@@ -161,8 +161,8 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -
 @click.option("--spark", is_flag=True, help="Also start Spark and send a row through a Python worker (5 to 15 s).")
 @click.option(
     "--cluster",
-    type=click.Choice(["standalone", "yarn"]),
-    help="Also check a cluster: its servers, its queue, its files, and with a job of two tasks its hosts (about a minute).",
+    type=click.Choice(["standalone", "yarn", "kubernetes"]),
+    help="Also check a cluster: its servers, its rights, its queue, its files, and with a job of two tasks its hosts (about a minute).",
 )
 @cluster_options
 @click.option(

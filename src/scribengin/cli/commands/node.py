@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 @capacity_options
 @click.option(
     "--launcher",
-    type=click.Choice(["local", "standalone", "yarn"]),
+    type=click.Choice(["local", "standalone", "yarn", "kubernetes"]),
     default="local",
     show_default=True,
-    help="Where Spark runs: inside the workers; with executors on a Spark standalone cluster; or all of it in YARN.",
+    help="Where Spark runs: inside the workers; with executors on a Spark standalone cluster; or all of it in YARN or Kubernetes.",
 )
 @cluster_options
 @click.option(
