@@ -15,8 +15,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from harness.control_programs import NotInTime
 from harness.faults.yarn_ways import YARN_WAYS
-from harness.yarn_plane import COLLECT, ROWS, STORE, NotInTime, YarnPlane
+from harness.yarn_plane import COLLECT, ROWS, STORE, YarnPlane
 
 ACTS = {
     "executor-killed": "the container of an executor",

@@ -83,6 +83,14 @@ def kubernetes(tmp_path: Path, plane: KubeCluster, kubelet: ScriptedKubelet) -> 
 
 
 @pytest.fixture
+def driver_rights(kubernetes: KubernetesBench) -> str:
+    """A service account with the rights of drivers, as in the Helm chart."""
+    verbs = ["create", "get", "list", "watch", "delete", "deletecollection", "patch"]
+    kubernetes.bind("driver", [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}])
+    return "driver"
+
+
+@pytest.fixture
 def memory() -> MemoryBench:
     return MemoryBench()
 

@@ -149,6 +149,15 @@ class KubernetesBench(ProcessBench):
             assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-3000:] for path in launcher.logs(worker)])
             time.sleep(0.2)
 
+    def bind(self, account: str, rules: list[dict[str, Any]]) -> None:
+        """Make a service account in the namespace, with a role of its own."""
+        base = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}"
+        self.plane.api.create(f"/api/v1/namespaces/{self.namespace}/serviceaccounts", {"metadata": {"name": account}})
+        self.plane.api.create(f"{base}/roles", {"metadata": {"name": account}, "rules": rules})
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": self.namespace}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
+        self.plane.api.create(f"{base}/rolebindings", {"metadata": {"name": account}, "roleRef": reference, "subjects": [subject]})
+
     def pod_path(self, worker: str) -> str:
         """The pod of a worker in the API."""
         pods = self.plane.api.get(f"/api/v1/namespaces/{self.namespace}/pods")["items"]

@@ -20,22 +20,14 @@ if TYPE_CHECKING:
     from harness.kubernetes import ScriptedKubelet
 
 W = "tweets.main-1"
+STARTS_WITHIN_S = 400.0
+"""seconds in which Spark starts on a busy machine"""
 PROGRAM = Path(__file__).with_name("yarn_program.py")
-
-
-def role(bench: KubernetesBench, account: str, rules: list[dict[str, Any]]) -> None:
-    """Bind an account of the namespace to a new role."""
-    base = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{bench.namespace}"
-    bench.plane.api.create(f"/api/v1/namespaces/{bench.namespace}/serviceaccounts", {"metadata": {"name": account}})
-    bench.plane.api.create(f"{base}/roles", {"metadata": {"name": account}, "rules": rules})
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": bench.namespace}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
-    bench.plane.api.create(f"{base}/rolebindings", {"metadata": {"name": account}, "roleRef": reference, "subjects": [subject]})
 
 
 def test_the_rights_that_are_documented_are_enough(kubernetes: KubernetesBench) -> None:
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": [*verbs]} for resource, verbs in RIGHTS.items()]
-    role(kubernetes, "node", rules)
+    kubernetes.bind("node", rules)
     config = kubernetes.plane.service_account_config(kubernetes.namespace, "node")
     launcher = kubernetes.launcher(config=config)
     launcher.start(kubernetes.order(W, "say=HIDDEN", secrets={"HIDDEN": Secret("wordless-secret", "${HIDDEN}")}))
@@ -50,7 +42,7 @@ def test_the_rights_that_are_documented_are_enough(kubernetes: KubernetesBench) 
 
 
 def test_an_account_without_rights_is_refused_and_nothing_starts(kubernetes: KubernetesBench) -> None:
-    role(kubernetes, "half", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": [*RIGHTS["configmaps"]]}])
+    kubernetes.bind("half", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": [*RIGHTS["configmaps"]]}])
     launcher = kubernetes.launcher(config=kubernetes.plane.service_account_config(kubernetes.namespace, "half"))
     with pytest.raises(EnvironmentFault, match=r"refuses to create secret.* in namespace") as caught:
         launcher.start(kubernetes.order(W))
@@ -217,14 +209,6 @@ def test_an_api_that_does_not_answer_starts_nothing(kubernetes: KubernetesBench,
     assert kubernetes.launcher().observe() == []
 
 
-@pytest.fixture
-def driver_rights(kubernetes: KubernetesBench) -> str:
-    """A service account with the rights of drivers, as in the Helm chart."""
-    verbs = ["create", "get", "list", "watch", "delete", "deletecollection", "patch"]
-    role(kubernetes, "driver", [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}])
-    return "driver"
-
-
 @pytest.mark.timeout(900)
 def test_spark_requests_executors_as_pods_which_end_with_the_driver(kubernetes: KubernetesBench, driver_rights: str) -> None:
     launcher = kubernetes.launcher(service_account=driver_rights)
@@ -236,7 +220,8 @@ def test_spark_requests_executors_as_pods_which_end_with_the_driver(kubernetes: 
         found = kubernetes.plane.api.get(f"/api/v1/namespaces/{kubernetes.namespace}/pods", labelSelector="spark-role=executor")["items"]
         return [each for each in found if each["status"]["phase"] == "Running"]
 
-    kubernetes.until(launcher, W, lambda seen: seen.state == "running" and "counted 1000" in kubernetes.diary(W))
+    assert within(STARTS_WITHIN_S, lambda: "counted 1000" in kubernetes.diary(W)), launcher.observe()
+    kubernetes.until(launcher, W, lambda seen: seen.state == "running")
     assert within(WITHIN_S, lambda: len(executors()) == 2)
     owners = {each["metadata"]["ownerReferences"][0]["name"] for each in executors()}
     assert owners == {kubernetes.pod_path(W).rpartition("/")[2]}

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.control_programs import NotInTime
 from harness.faults.control.report import append_life, line_of_life, read_lives, write_lives_report
 from harness.faults.control.strikes import LifeTold, Struck
 from harness.faults.drivers import CampaignEnded
 from harness.faults.yarn_ways import YARN_WAYS
-from harness.yarn_plane import ROWS, NotInTime, YarnPlane
+from harness.yarn_plane import ROWS, YarnPlane
 
 if TYPE_CHECKING:
     import threading

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Self
 import click
 import pytest
 
+from harness.control_programs import NotInTime
 from harness.faults import yarn_campaign
 from harness.faults.control.report import read_lives
 from harness.faults.yarn_ways import YARN_WAYS
-from harness.yarn_plane import NotInTime
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,95 @@
+"""A flow whose driver and executors are pods of a real Kubernetes: its driver is killed, its pod is deleted, then its node."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.control_programs import ControlPrograms
+from scribengin.embedded.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from launch_benches import KubernetesBench
+
+    from harness.kubernetes import ScriptedKubelet
+
+FLOW = """\
+version: 1
+name: numbers
+sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
+steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
+sinks: {{kept: {{from: odd, type: files, path: {out}, format: json}}}}
+tiers: {{all: {{steps: [odd], resources: {{executors: 1, cores: 1, memory: 512MiB, spark: {{spark.driver.memory: 512m}}}}}}}}
+"""
+
+
+class KubernetesControl(ControlPrograms):
+    """A control plane whose node has its workers in Kubernetes, and a flow that reads files of 100 numbers. All hosts have one disk."""
+
+    def __init__(self, bench: KubernetesBench, keeper: ZooKeeper) -> None:
+        super().__init__(bench.folder, keeper)
+        self.bench = bench
+        self.data, self.out = self.folder / "data", self.folder / "out"
+        self.data.mkdir()
+        (self.folder / "flow.yaml").write_text(FLOW.format(data=self.data, out=self.out))
+        self.files = 0
+
+    def program_options(self, name: str) -> tuple[str, ...]:
+        options = {"--config": self.bench.plane.kubeconfig, "--namespace": self.bench.namespace, "--image": "scribengin"}
+        options |= {"--python": sys.executable, "--api": self.bench.plane.server, "--service-account": "driver"}
+        words = [str(word) for option, value in options.items() for word in (option.replace("--", "--kubernetes-"), value)]
+        return ("--state", str(self.folder / "state")) if name == "master" else ("--name", "pods", "--launcher", "kubernetes", *words)
+
+    def add(self) -> None:
+        path = self.data / f".{self.files}"
+        path.write_text("".join(f'{{"id": {self.files * 100 + n}}}\n' for n in range(100)))
+        path.rename(path.with_name(f"{self.files}.jsonl"))
+        self.files += 1
+
+    def found(self) -> list[int]:
+        parts = [path for path in self.out.glob("part-*") if path.is_file()] if self.out.exists() else []
+        return sorted(json.loads(line)["id"] for path in parts for line in path.read_bytes().splitlines())
+
+    def wait_arrival(self) -> None:
+        """Add a file, and wait until what is to be kept of it is there."""
+        self.add()
+        self.wait_for(lambda: len(self.found()) >= 50 * self.files, f"all of {self.files} files")
+        assert self.found() == list(range(1, 100 * self.files, 2)), "each once"
+
+    def pods(self, role: str) -> list[dict[str, Any]]:
+        path = f"/api/v1/namespaces/{self.bench.namespace}/pods"
+        return list(self.bench.plane.api.get(path, labelSelector=f"scribengin.io/role={role}")["items"])
+
+    def driver(self) -> str:
+        """The name of the flow's pod that runs."""
+        return next(pod["metadata"]["name"] for pod in self.pods("driver") if pod["status"]["phase"] == "Running")
+
+
+@pytest.mark.timeout(1500)
+def test_its_driver_and_its_node_are_killed_and_each_record_is_there_once(
+    kubernetes: KubernetesBench, driver_rights: str, kubelet: ScriptedKubelet, tmp_path: Path
+) -> None:
+    assert driver_rights == "driver"
+    with ZooKeeper(tmp_path / "zookeeper") as keeper, KubernetesControl(kubernetes, keeper) as plane:
+        plane.start_control()
+        plane.apply("flow.yaml")
+        plane.wait_arrival()
+        first = plane.driver()
+        kubelet.kill_container(first, kubernetes.namespace)
+        plane.wait_arrival()
+        kubernetes.plane.api.delete(f"/api/v1/namespaces/{kubernetes.namespace}/pods/{plane.driver()}")
+        plane.wait_arrival()
+        plane.kill_program("node")
+        plane.wait_arrival()  # its worker goes on; the next node has it
+        last = plane.driver()
+        plane.start_program("node")
+        plane.wait_arrival()
+        assert plane.driver() == last
+        plane.wait_for(lambda: plane.says("stop", "numbers", "--wait") is not None, "the end of the flow")
+        plane.wait_for(lambda: not plane.pods("driver") and not plane.pods("executor"), "the end of its pods")
+        assert plane.says("audit", "numbers") is not None, f"it does not balance: {plane.last_words()}"
