@@ -10,7 +10,7 @@
     room b 1                       cores that the node has left; `room b any`
     host b pc7                     the node's machine is called so
     up core                        the tier's newest process runs, holds the lease, and has reached the wish
-    process core exited 1          also `running`, `gone`
+    process core exited 1          also `running`, `gone`; `process core starting because REASON; REMEDY`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`; `lease core spare`: its spare does
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
     operation rewind edge          one of that kind begins, in which these tiers have a part; `operation renew v1 edge` as that version
@@ -226,6 +226,9 @@ class Story:
             case ["up", tier]:
                 for happening in (["process", tier, "running"], ["lease", tier], ["report", tier, "running"]):
                     self._happen(happening)
+            case ["process", tier, state, "because", *words]:
+                node = self._tier(tier).run.node  # type: ignore[union-attr]
+                self._set_process(self._run(tier), WorkerProcess(node, state, reason=" ".join(words)))  # type: ignore[arg-type]
             case ["process", tier, state, *status]:
                 id_ = self._run(tier)
                 ended = {"status": int(status[0]), "reason": " ".join(status[1:])} if status else {}

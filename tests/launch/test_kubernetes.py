@@ -230,3 +230,18 @@ def test_spark_requests_executors_as_pods_which_end_with_the_driver(kubernetes: 
     seen = kubernetes.until(launcher, W, lambda seen: seen.is_over)
     assert (seen.state, seen.status) == ("exited", -9)
     assert within(WITHIN_S, lambda: not executors())
+
+
+@pytest.mark.timeout(900)
+def test_what_hinders_an_executor_is_told(kubernetes: KubernetesBench, driver_rights: str) -> None:
+    launcher = kubernetes.launcher(service_account=driver_rights)
+    argv = (sys.executable, str(PROGRAM), str(kubernetes.folder / f"{W}.diary"))
+    launcher.start(LaunchOrder(W, argv, memory_bytes=2**50, spark={"spark.driver.memory": "512m", "spark.ui.enabled": "false"}))
+    name = kubernetes.pod_path(W).rpartition("/")[2]
+    reason = f"executor {name}-exec-1: no host has room for it (Unschedulable: "
+
+    def told() -> bool:
+        (seen,) = launcher.observe()
+        return seen.state == "running" and seen.reason.startswith(reason)
+
+    assert within(STARTS_WITHIN_S, told), launcher.observe()

@@ -11,6 +11,7 @@ from scribengin.control.desired_state import at_rest, is_old
 from scribengin.control.operations import standing_of
 from scribengin.control.placement import choose_node, no_node_reason, where_it_may
 from scribengin.control.worker_lifecycle import back_off_s, needs_worker
+from scribengin.control.world import RunId
 from scribengin.core.remedies import flow_command, for_flow
 from scribengin.core.time_text import moment_text
 from scribengin.core.units import show_duration
@@ -100,7 +101,9 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)
-        return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
+        hindrance, remedy = next(filter(None, (_hindrance(world, flow, tier) for tier in coming)), ("", ""))
+        text = f"{names} {'is' if len(coming) == 1 else 'are'} starting" + (f"; {hindrance}" if hindrance else "")
+        return ("recovering" if again else "starting"), text, remedy
     for tier in tiers:
         if tier.report is not None and tier.report.state == "degraded":
             return "degraded", f"tier {tier.tier}: {tier.report.cause}", f"fix the cause; then: scribengin resume {flow.name}"
@@ -194,6 +197,18 @@ def _remedy(flow: FlowSeen, tier: ObservedTier) -> str:
 def _is_of(tier: ObservedTier, flow: FlowSeen) -> bool:
     """True if the tier's run is of the flow's present desired state, not of an earlier one."""
     return tier.run is not None and tier.run.generation == flow.wish.generation
+
+
+def _hindrance(world: World, flow: FlowSeen, tier: ObservedTier) -> tuple[str, str] | None:
+    """(reason, next action) if the launcher of a tier's worker reports why it does not start yet."""
+    if tier.run is None:
+        return None
+    id_ = RunId(flow.name, tier.tier, tier.run.number)
+    process = world.processes.get(id_)
+    if process is None or process.ended or not process.reason:
+        return None
+    reason, _, remedy = process.reason.partition("; ")
+    return f"worker {id_}: {reason}", remedy
 
 
 def _is_down(tier: ObservedTier) -> bool:

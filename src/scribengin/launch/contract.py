@@ -123,7 +123,8 @@ class ObservedWorker:
         process: where it runs, for people.
         pid: its process on this machine; None if there is none.
         status: the exit status, 0 to 255, or the signal's number as a negative number; None if it has not exited.
-        reason: why it does not run; empty for one that ended by itself with status 0.
+        reason: why it does not run, or what hinders its executors, and after a semicolon what to do; empty for one that ended by itself
+            with status 0.
         stopping: a stop was requested.
         strays: its processes that still run although its first process has ended.
     """

@@ -247,7 +247,7 @@ class KubernetesLauncher:
         if ended is None:
             ended = self._end(record, pod, stop)
             if ended is not None:
-                ended = msgspec.structs.replace(ended, process="" if pod is None else _where(pod, []))
+                ended = msgspec.structs.replace(ended, process="" if pod is None else _where(pod))
                 self._record_end(worker, record, pod, ended)
         if ended is not None:
             facts = (ended.since_s, ended.process, None, ended.status, ended.reason, stop is not None)
@@ -296,10 +296,11 @@ class KubernetesLauncher:
         running = container.state.running if container is not None and container.state is not None else None
         stopping = stopping or _is_deleted(pod)
         if running is not None:
-            notes = [f"{_name(each)}: {why}" for each in executors if (why := self._waits(each))]
-            return ObservedWorker(worker, "running", order, _moment_s(running.startedAt), _where(pod, notes), stopping=stopping)
-        since_s = _created_s(pod)
-        return ObservedWorker(worker, "starting", order, since_s, _where(pod, []), reason=self._waits(pod), stopping=stopping)
+            # Spark in the driver waits for its executors without an error
+            reason = next((f"executor {_name(each)}: {why}" for each in executors if (why := self._waits(each))), "")
+            since_s = _moment_s(running.startedAt)
+            return ObservedWorker(worker, "running", order, since_s, _where(pod), reason=reason, stopping=stopping)
+        return ObservedWorker(worker, "starting", order, _created_s(pod), _where(pod), reason=self._waits(pod), stopping=stopping)
 
     def _waits(self, pod: Pod) -> str:
         """Why a pod does not run yet, with what to do; empty if nothing is known to hinder it."""
@@ -388,10 +389,10 @@ def _line(message: str | None) -> str:
     return " ".join((message or "").split()).rstrip(".")
 
 
-def _where(pod: Pod, notes: Sequence[str]) -> str:
-    """Where a worker runs, for people. `notes`: what hinders its executors."""
+def _where(pod: Pod) -> str:
+    """Where a worker runs, for people."""
     host = pod.spec.nodeName if pod.spec is not None else None
-    return "; ".join([f"pod {_name(pod)}" + (f" on {host}" if host else ""), *notes])
+    return f"pod {_name(pod)}" + (f" on {host}" if host else "")
 
 
 def _container(pod: Pod) -> ContainerStatus | None:
