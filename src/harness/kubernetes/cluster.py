@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
+import httpx2
+
 from harness.kubernetes.api import ApiClient, ApiError
 from harness.kubernetes.certificates import CertificateAuthority, client_certificate, write_kubeconfig
 from harness.kubernetes.program import control_plane_program
@@ -93,7 +95,8 @@ class KubeCluster:
         self._api = ApiClient(self.server, authority.certificate, certificate=certificate)
         self._exit.callback(self._api.close)
         store_url = f"http://{HOST}:{store}"
-        self._run(program, "etcd", [str(self.folder / "etcd"), store_url, f"http://{HOST}:{peers}"])
+        etcd = self._run(program, "etcd", [str(self.folder / "etcd"), store_url, f"http://{HOST}:{peers}"])
+        etcd.wait_ready(lambda: _is_healthy(store_url), _READY_WITHIN_S)
         accounts = authority.key_pair("service-accounts")
         api_server = self._run(program, "kube-apiserver", _flags(self._api_server_flags(store_url, port, accounts, certificate)))
         api_server.wait_ready(self.answers, _READY_WITHIN_S)
@@ -246,6 +249,12 @@ class KubeCluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _is_healthy(store_url: str) -> bool:
+    with suppress(httpx2.HTTPError):
+        return httpx2.get(f"{store_url}/health", trust_env=False).is_success
+    return False
 
 
 def _flags(values: Mapping[str, str | Path]) -> list[str]:

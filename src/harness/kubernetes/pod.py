@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from harness.kubernetes.volumes import HOST_IP, NotMounted, PodVolumes
 from scribengin.core.storage import make_folder, remove_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from harness.kubernetes.api import Json
@@ -213,8 +215,6 @@ class PodRunner:
                 if self._check():
                     return
             except ApiError as error:
-                if error.status == 404:
-                    self._gone = True
                 self._kubelet.note(f"{self.key}: {error}")
 
     def _check(self) -> bool:
@@ -244,17 +244,21 @@ class PodRunner:
 
     def _check_deletion(self, meta: Json) -> bool:
         grace = meta.get("deletionGracePeriodSeconds", _DEFAULT_GRACE_S)
+        kill_at = time.monotonic() + grace
         if self._ending is None or self._ending.reason:
-            self._ending = _Ending(time.monotonic() + grace)
+            self._ending = _Ending(kill_at)
             self._asked_to_end = False
-            if any(each.running for each in self._containers):
-                self.event("Normal", "Killing", "Stopping container " + ", ".join(each.name for each in self._containers if each.running))
+            for each in self._containers:
+                if each.running:
+                    self.event("Normal", "Killing", f"Stopping container {each.name}")
+        elif kill_at < self._ending.kill_at:  # it was deleted again, with less grace
+            self._ending = _Ending(kill_at)
         if not self._ended_all(self._ending, grace):
             return False
         self._report(self._finished or self._final())
-        self._api.delete(self._path, {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}})
-        self._gone = True
-        self.wake()
+        with self._gone_if_missing():
+            self._api.delete(self._path, {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}})
+            self.removed()
         return False
 
     def _check_deadline(self) -> None:
@@ -459,9 +463,20 @@ class PodRunner:
             each if each.get("lastTransitionTime") else {**each, "lastTransitionTime": self._since(old.get(each["type"]), each, moment)}
             for each in status.get("conditions", [])
         ]
-        self._api.patch(f"{self._path}/status", {"metadata": {"uid": self.uid}, "status": sent})
+        with self._gone_if_missing():
+            self._api.patch(f"{self._path}/status", {"metadata": {"uid": self.uid}, "status": sent})
         self._reported = status
         self._times = {each["type"]: each["lastTransitionTime"] for each in sent["conditions"]}
+
+    @contextmanager
+    def _gone_if_missing(self) -> Iterator[None]:
+        """Around a request for the pod itself: it may have been deleted by force."""
+        try:
+            yield
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            self.removed()
 
     def _since(self, old: Json | None, new: Json, moment: str) -> str:
         if old is not None and old["status"] == new["status"]:

@@ -150,6 +150,8 @@ class PodVolumes:
         elif "projected" in volume:
             for source in volume["projected"].get("sources", []):
                 yield from self._projected(source)
+        elif not volume.keys() & {"emptyDir", "persistentVolumeClaim", "hostPath"}:
+            raise NotMounted(f"volumes of this kind are not supported: {', '.join(sorted(volume.keys() - {'name'}))}")
 
     def _projected(self, source: Json) -> Iterator[tuple[str, bytes]]:
         if "configMap" in source:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from conftest import SPARK_IMAGE
+from conftest import SPARK_IMAGE, give_rights
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -50,19 +50,6 @@ RIGHTS = [
     }
 ]
 """those that Spark's documentation asks for"""
-
-
-def give_rights(bench: Bench, account: str, rules: list[dict[str, Any]]) -> None:
-    """Create a service account with these rights in its namespace."""
-    bench.cluster.api.create(f"{bench.path}/serviceaccounts", {"metadata": {"name": account}})
-    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{bench.namespace}"
-    bench.cluster.api.create(f"{rights}/roles", {"metadata": {"name": account}, "rules": rules})
-    binding = {
-        "metadata": {"name": account},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": bench.namespace}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account},
-    }
-    bench.cluster.api.create(f"{rights}/rolebindings", binding)
 
 
 @pytest.mark.timeout(600)
