@@ -42,12 +42,12 @@ class KubeCluster:
         """
         self.folder = folder.absolute()
         self._node_grace_s = node_grace_s
-        self._exit = ExitStack()
         self._server = ""
         self._api: ApiClient | None = None
         self._authority: CertificateAuthority | None = None
         self.processes: dict[str, ServerProcess] = {}
         """by the name of the program"""
+        self._commands: dict[str, list[str | Path]] = {}
 
     @property
     def server(self) -> str:
@@ -93,7 +93,6 @@ class KubeCluster:
         certificate = authority.issue("admin", "admin", (ADMINS,))
         write_kubeconfig(self.kubeconfig, self.server, authority.certificate, client_certificate(*certificate))
         self._api = ApiClient(self.server, authority.certificate, certificate=certificate)
-        self._exit.callback(self._api.close)
         store_url = f"http://{HOST}:{store}"
         etcd = self._run(program, "etcd", [str(self.folder / "etcd"), store_url, f"http://{HOST}:{peers}"])
         etcd.wait_ready(lambda: _is_healthy(store_url), _READY_WITHIN_S)
@@ -158,12 +157,32 @@ class KubeCluster:
         return write_kubeconfig(path, self.server, self.authority.certificate, client_certificate(*certificate))
 
     def _run(self, program: Path, name: str, arguments: list[str]) -> ServerProcess:
-        made = start_server(
-            name, [program, name, *arguments], pid_file=self.folder / "run" / f"{name}.pid.json", log=self.folder / "log" / f"{name}.log"
-        )
-        self.processes[name] = made
-        self._exit.callback(made.kill)
-        return made
+        """Start a process.
+
+        Args:
+            program: the program of the control plane.
+            name: which part of it.
+            arguments: its arguments.
+        """
+        self._commands[name] = [program, name, *arguments]
+        return self.restart(name)
+
+    def kill(self, name: str) -> None:
+        """Kill a process, such as `kube-apiserver`, and return when it has ended."""
+        self.processes[name].kill()
+
+    def restart(self, name: str) -> ServerProcess:
+        """Start a process again that was killed, with its data and its port. Does not wait until it serves: `answers` tells.
+
+        Args:
+            name: the name of its program.
+
+        Raises:
+            EnvironmentFault: its files cannot be written.
+        """
+        pid_file, log = self.folder / "run" / f"{name}.pid.json", self.folder / "log" / f"{name}.log"
+        self.processes[name] = start_server(name, self._commands[name], pid_file=pid_file, log=log)
+        return self.processes[name]
 
     def answers(self) -> bool:
         """True if the API server is ready."""
@@ -240,8 +259,12 @@ class KubeCluster:
 
     def close(self) -> None:
         """Kill all processes: nothing of a test cluster must be kept. Does nothing if none runs."""
+        with ExitStack() as ends:
+            for process in self.processes.values():
+                ends.callback(process.kill)
+            if self._api is not None:
+                ends.callback(self._api.close)
         self.processes.clear()
-        self._exit.close()
 
     def __enter__(self) -> Self:
         self.start()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.kubernetes.api import ApiError
 from harness.kubernetes.containers import ContainerBuilder, NotConfigured
+from harness.kubernetes.probes import ContainerProbes
 from harness.kubernetes.processes import ContainerProcess, not_started, now
 from harness.kubernetes.volumes import HOST_IP, NotMounted, PodVolumes
 from scribengin.core.storage import make_folder, remove_tree
@@ -39,6 +40,8 @@ class _Container:
     restarts: int = 0
     process: ContainerProcess | None = None
     """the newest run"""
+    probes: ContainerProbes | None = None
+    """those of the newest run"""
     ended: dict[str, object] | None = None
     """how the newest run ended; None while it runs"""
     before: dict[str, object] | None = None
@@ -58,6 +61,11 @@ class _Container:
     def running(self) -> bool:
         return self.process is not None and self.process.running
 
+    @property
+    def ready(self) -> bool:
+        """True if it runs and its probes succeed."""
+        return self.running and self.probes is not None and self.probes.ready
+
     def status(self) -> Json:
         """As `containerStatuses` has it."""
         if self.running:
@@ -73,8 +81,8 @@ class _Container:
             "name": self.name,
             "image": self.spec["image"],
             "imageID": f"test://{self.spec['image']}" if self.process else "",
-            "ready": (self.running and not self.init) or done,
-            "started": self.running,
+            "ready": (self.ready and not self.init) or done,
+            "started": self.running and self.probes is not None and self.probes.started,
             "restartCount": self.restarts,
             "state": state,
             "lastState": {"terminated": self.before} if self.before else {},
@@ -384,7 +392,33 @@ class PodRunner:
             container.ended = not_started(error)
             self.wake()
             return
+        process = container.process
+        container.probes = ContainerProbes(
+            container.spec,
+            process,
+            launch,
+            changed=self.wake,
+            failed=lambda kind, message: self._probe_failed(process, kind, message),
+        )
         self._kubelet.event(self._pod, "Normal", "Started", f"Started container {container.name}")
+
+    def _probe_failed(self, process: ContainerProcess, kind: str, message: str) -> None:
+        """Record the failure of a probe; without a kind, the container is ended as in a deletion.
+
+        Args:
+            process: the run of the container.
+            kind: the kind of the probe.
+            message: the message of the event.
+        """
+        if kind:
+            self.event("Warning", "Unhealthy", message)
+            return
+        self.event("Normal", "Killing", message)
+        process.send(signal.SIGTERM)
+        grace = self._pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)
+        timer = threading.Timer(grace, process.send, (signal.SIGKILL,))
+        timer.daemon = True
+        timer.start()
 
     def _log(self, container: _Container, run: int) -> Path:
         return self.folder / "logs" / f"{container.name}-{run}.log"
@@ -426,7 +460,7 @@ class PodRunner:
     def _made(self, phase: str, *, reason: str = "", message: str = "", conditions: tuple[Json, ...] = ()) -> Json:
         initialized = all(each.ended is not None and each.ended["exitCode"] == 0 for each in self._containers if each.init)
         main = [each for each in self._containers if not each.init]
-        ready = all(each.running for each in main)
+        ready = all(each.ready for each in main)
         done = {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "PodFailed"} if phase == "Failed" else {}
         unready = done or {"reason": "ContainersNotReady"}
         states: dict[str, tuple[bool, Any]] = {

@@ -19,7 +19,7 @@ from scribengin.core.process import birth_of, within
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from conftest import WITHIN_S, give_rights
+from conftest import WITHIN_S, give_rights, state_of
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -61,6 +61,24 @@ def test_a_program_in_a_pod_is_the_pods_account(bench: Bench) -> None:
     bench.pod("one", ["python", "-c", IN_POD], more={"serviceAccountName": "reader"})
     bench.wait_phase("one", "Succeeded", "Failed")
     assert bench.log("one") == "{'key': 'value'}\n"
+
+
+@pytest.mark.timeout(400)
+def test_pods_run_on_while_the_api_server_is_gone(bench: Bench, tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    bench.pod("one", ["sh", "-c", f"until [ -e {stop} ]; do sleep 0.1; done; exit 5"])
+    bench.wait_phase("one", "Running")
+    pid = bench.node.pid_of("one", bench.namespace)
+    bench.cluster.kill("kube-apiserver")
+    assert not bench.cluster.answers()
+    assert birth_of(pid)
+    stop.touch()
+    assert within(WITHIN_S, lambda: not birth_of(pid))
+    bench.cluster.restart("kube-apiserver")
+    assert within(WITHIN_S, bench.cluster.answers)
+    assert state_of(bench.wait_phase("one", "Failed"))["terminated"]["exitCode"] == 5
+    bench.pod("two", ["true"])
+    bench.wait_phase("two", "Succeeded")
 
 
 LEAVE = """

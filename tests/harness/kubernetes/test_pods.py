@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.process import birth_of, within
+from scribengin.embedded.server import free_ports
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -136,6 +137,32 @@ def test_an_evicted_pod_says_why(bench: Bench) -> None:
     assert "low on resource: memory" in status["message"]
     assert "DisruptionTarget" in [each["type"] for each in status["conditions"]]
     assert birth_of(pid) is None
+
+
+def test_a_pod_is_ready_when_its_probe_succeeds_and_not_before(bench: Bench, tmp_path: Path) -> None:
+    served, (port,) = tmp_path / "served", free_ports(1)
+    probe = {"httpGet": {"path": "/ready", "port": "web"}, "periodSeconds": 1, "failureThreshold": 1}
+    command = ["python", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(served)]
+    served.mkdir()
+    bench.pod("one", command, readinessProbe=probe, ports=[{"name": "web", "containerPort": port}])
+    bench.wait_event("Unhealthy", "statuscode: 404")
+    assert not bench.wait_phase("one", "Running")["status"]["containerStatuses"][0]["ready"]
+    (served / "ready").touch()
+    bench.wait_for("one", lambda pod: pod["status"]["containerStatuses"][0]["ready"])
+    (served / "ready").unlink()
+    bench.wait_for("one", lambda pod: not pod["status"]["containerStatuses"][0]["ready"])
+
+
+def test_a_container_that_does_not_live_is_started_again(bench: Bench, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    alive.touch()
+    probe = {"exec": {"command": ["test", "-e", str(alive)]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
+    bench.pod("one", ["sleep", "1000"], livenessProbe=probe, more={"restartPolicy": "Always", "terminationGracePeriodSeconds": 1})
+    bench.wait_for("one", lambda pod: "running" in str(pod["status"]))
+    alive.unlink()
+    pod = bench.wait_for("one", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"])
+    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 143
+    bench.wait_event("Killing", "failed liveness probe")
 
 
 POLITE = """
