@@ -124,6 +124,7 @@ LONGEST = (
     "connectors/kafka/test_spark_sink.py",
     "connectors/group/test_kafka.py",
     "harness/faults/test_kafka_faults.py",
+    "harness/kubernetes/test_spark.py",
     "control/test_up.py",
     "connectors/kafka/test_flows.py",
     "connectors/group/test_flows.py",

@@ -487,8 +487,8 @@ class PodRunner:
         }
 
     def _report(self, status: Json) -> None:
-        """Send the status, if it has changed. Raises ApiError."""
-        if status == self._reported:
+        """Send the status, if it has changed here or in the API server. Raises ApiError."""
+        if status == self._reported and not self._was_overwritten(status):
             return
         old = {each["type"]: each for each in self._reported.get("conditions", [])}
         moment = now()
@@ -501,6 +501,11 @@ class PodRunner:
             self._api.patch(f"{self._path}/status", {"metadata": {"uid": self.uid}, "status": sent})
         self._reported = status
         self._times = {each["type"]: each["lastTransitionTime"] for each in sent["conditions"]}
+
+    def _was_overwritten(self, status: Json) -> bool:
+        """True if a controller has changed a condition: the pods of a silent node are no longer ready."""
+        seen = {each["type"]: each["status"] for each in self._pod.get("status", {}).get("conditions", [])}
+        return any(seen.get(each["type"], each["status"]) != each["status"] for each in status.get("conditions", []))
 
     @contextmanager
     def _gone_if_missing(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from conftest import WITHIN_S, state_of
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    from conftest import Bench, Json
 
 READ = """
 import os, pathlib, sys
@@ -206,6 +206,10 @@ def test_a_pod_ends_with_its_owner(bench: Bench) -> None:
     bench.wait_gone("one")
 
 
+def is_ready(pod: Json) -> bool:
+    return {"Ready": "True"}.items() <= {each["type"]: each["status"] for each in pod["status"]["conditions"]}.items()
+
+
 def test_a_silent_node_is_not_ready_and_comes_back(bench: Bench) -> None:
     def ready() -> str:
         conditions = bench.cluster.api.get("/api/v1/nodes/node-1")["status"]["conditions"]
@@ -217,9 +221,12 @@ def test_a_silent_node_is_not_ready_and_comes_back(bench: Bench) -> None:
     bench.node.freeze(stop_processes=True)
     try:
         assert within(WITHIN_S, lambda: ready() == "Unknown")
+        bench.wait_for("one", lambda pod: not is_ready(pod))
         assert "T" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     finally:
         bench.node.thaw()
     assert within(WITHIN_S, lambda: ready() == "True")
+    bench.wait_for("one", is_ready)
+    assert bench.node.pid_of("one", bench.namespace) == pid
     bench.cluster.api.delete(f"{bench.path}/pods/one", {"gracePeriodSeconds": 1})
     bench.wait_gone("one")

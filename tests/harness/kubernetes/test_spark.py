@@ -12,13 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from conftest import SPARK_IMAGE, give_rights
 
+from scribengin.core.java import FIRST_COMPILER_ONLY
+
 if TYPE_CHECKING:
     from conftest import Bench
 
 DRIVER = """
 import sys
 from pyspark.sql import SparkSession
-server, namespace, pod, image = sys.argv[1:]
+server, namespace, pod, image, java = sys.argv[1:]
 settings = {
     "spark.kubernetes.namespace": namespace,
     "spark.kubernetes.driver.pod.name": pod,
@@ -30,6 +32,9 @@ settings = {
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
     "spark.driver.memory": "512m",
+    "spark.executor.extraJavaOptions": java,
+    "spark.driver.extraJavaOptions": java,
+    "spark.sql.shuffle.partitions": "1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -52,12 +57,13 @@ RIGHTS = [
 """those that Spark's documentation asks for"""
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1000)
 def test_a_driver_gets_an_executor_that_counts(bench: Bench) -> None:
     give_rights(bench, "spark", RIGHTS)
-    command = ["python", "-c", DRIVER, bench.cluster.server, bench.namespace, "driver", SPARK_IMAGE]
+    quick = " ".join(("-XX:+UseSerialGC", *FIRST_COMPILER_ONLY))
+    command = ["python", "-c", DRIVER, bench.cluster.server, bench.namespace, "driver", SPARK_IMAGE, quick]
     bench.pod("driver", command, more={"serviceAccountName": "spark"})
-    pod = bench.wait_for("driver", lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), 400.0)
+    pod = bench.wait_for("driver", lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), 800.0)
     log = bench.log("driver")
     assert pod["status"]["phase"] == "Succeeded", log
     assert "count 1000\n" in log
