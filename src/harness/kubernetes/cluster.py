@@ -10,6 +10,7 @@ import httpx2
 from harness.kubernetes.api import ApiClient, ApiError
 from harness.kubernetes.certificates import CertificateAuthority, client_certificate, write_kubeconfig
 from harness.kubernetes.program import control_plane_program
+from harness.kubernetes.provisioner import VolumeProvisioner
 from scribengin.core.process import within
 from scribengin.core.storage import make_folder
 from scribengin.embedded.server import HOST, ServerProcess, free_ports, start_server
@@ -44,6 +45,7 @@ class KubeCluster:
         self._node_grace_s = node_grace_s
         self._server = ""
         self._api: ApiClient | None = None
+        self._provisioner: VolumeProvisioner | None = None
         self._authority: CertificateAuthority | None = None
         self.processes: dict[str, ServerProcess] = {}
         """by the name of the program"""
@@ -119,6 +121,7 @@ class KubeCluster:
             "secure-port": "0",
         }
         self._run(program, "kube-scheduler", _flags(scheduler))
+        self._provisioner = VolumeProvisioner(self._api, self.folder / "volumes")
         manager.wait_ready(lambda: self._takes_pods("default"), _READY_WITHIN_S)
 
     def _api_server_flags(self, store_url: str, port: int, accounts: tuple[Path, Path], client: tuple[Path, Path]) -> dict[str, str | Path]:
@@ -264,6 +267,8 @@ class KubeCluster:
                 ends.callback(process.kill)
             if self._api is not None:
                 ends.callback(self._api.close)
+            if self._provisioner is not None:
+                ends.callback(self._provisioner.close)
         self.processes.clear()
 
     def __enter__(self) -> Self:

@@ -28,6 +28,8 @@ _TICK_S = 1.0
 _DEFAULT_GRACE_S = 30
 _BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 """the waiting times before the restarts of a container; the last one is that of all further ones"""
+_MESSAGE_BYTES, _MESSAGE_LOG_BYTES, _MESSAGE_LINES = 4096, 2048, 80
+"""the limits of a container's last message: in its file, and from its log"""
 _TERMINAL = ("Succeeded", "Failed")
 
 
@@ -303,7 +305,18 @@ class PodRunner:
         """Take notice of the runs that have ended."""
         for each in self._containers:
             if each.process is not None and not each.process.running and each.ended is None:
-                each.ended = each.process.terminated()
+                message = self._last_words(each)
+                each.ended = {**each.process.terminated(), **({"message": message} if message else {})}
+
+    def _last_words(self, container: _Container) -> str:
+        """What a container has left in its termination file, or the end of its log if the specification says so."""
+        assert container.process is not None
+        file = self._volumes.termination_file(container.spec)
+        written = file.read_bytes()[:_MESSAGE_BYTES] if file.exists() else b""
+        if not written and container.process.exit_code and container.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+            lines = self._log(container, container.restarts).read_bytes().splitlines(keepends=True)[-_MESSAGE_LINES:]
+            written = b"".join(lines)[-_MESSAGE_LOG_BYTES:]
+        return written.decode(errors="replace")
 
     def _advance(self) -> None:
         """Mount the volumes, start the containers that may start, and restart those that have ended."""
@@ -379,6 +392,9 @@ class PodRunner:
             container.waiting = ("CreateContainerConfigError", str(error))
             self.event("Warning", "Failed", f"Error: {error}")
             return
+        file = self._volumes.termination_file(container.spec)
+        make_folder(file.parent)
+        file.unlink(missing_ok=True)
         try:
             container.process = ContainerProcess(
                 launch.command,

@@ -107,7 +107,13 @@ class PodVolumes:
             for mount in container.get("volumeMounts", []):
                 part = mount.get("subPath") or ""
                 real.setdefault(mount["mountPath"], self._real[mount["name"]] / part if part else self._real[mount["name"]])
+            if message := container.get("terminationMessagePath"):
+                real.setdefault(message, self.termination_file(container))
         return MountPaths(real)
+
+    def termination_file(self, container: Json) -> Path:
+        """The file in which a container may leave a last message."""
+        return self._folder / "termination" / str(container["name"])
 
     def prepare(self) -> None:
         """Write all volumes. Raises NotMounted: an object that one needs does not exist; ApiError."""

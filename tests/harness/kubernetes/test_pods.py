@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scribengin.core.process import birth_of, within
 from scribengin.embedded.server import free_ports
 
@@ -75,6 +77,20 @@ def test_a_command_that_does_not_exist_fails(bench: Bench) -> None:
     assert state_of(bench.wait_phase("one", "Failed"))["terminated"]["reason"] == "StartError"
 
 
+@pytest.mark.parametrize(
+    ("code", "policy", "message"),
+    [
+        ("echo said > /dev/termination-log; exit 1", "File", "said\n"),
+        ("echo logged; exit 1", "File", None),
+        ("echo logged; exit 1", "FallbackToLogsOnError", "logged\n"),
+        ("echo logged", "FallbackToLogsOnError", None),
+    ],
+)
+def test_the_last_message_of_a_container(bench: Bench, code: str, policy: str, message: str | None) -> None:
+    bench.pod("one", ["sh", "-c", code], terminationMessagePolicy=policy)
+    assert state_of(bench.wait_phase("one", "Failed", "Succeeded"))["terminated"].get("message") == message
+
+
 def test_init_containers_run_first(bench: Bench) -> None:
     shared = [{"name": "shared", "mountPath": "/shared"}]
     first = {"name": "first", "image": "any", "command": ["sh", "-c", "echo made > /shared/file"], "volumeMounts": shared}
@@ -91,6 +107,41 @@ def test_a_claimed_volume_is_a_folder_that_outlives_the_pod(bench: Bench, tmp_pa
     bench.pod("one", ["sh", "-c", "echo kept > /data/file"], volumeMounts=mounts, more={"volumes": volumes})
     bench.wait_phase("one", "Succeeded")
     assert (tmp_path / "data" / "file").read_text() == "kept\n"
+
+
+def test_the_pods_of_a_stateful_set_have_claims_of_their_own(bench: Bench) -> None:
+    pods = {
+        "metadata": {"labels": {"app": "store"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "any",
+                    "command": ["sh", "-c", "echo $HOSTNAME >> /data/names; cat /data/names; sleep 1000"],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }
+            ],
+            "terminationGracePeriodSeconds": 1,
+        },
+    }
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    spec = {
+        "serviceName": "store",
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "store"}},
+        "template": pods,
+        "volumeClaimTemplates": [claim],
+    }
+    sets = f"/apis/apps/v1/namespaces/{bench.namespace}/statefulsets"
+    bench.cluster.api.create(sets, {"metadata": {"name": "store"}, "spec": spec})
+    bench.wait_log("store-0", "store-0\n")
+    bench.wait_log("store-1", "store-1\n")
+    bench.cluster.api.delete(f"{bench.path}/pods/store-1")
+    bench.wait_log("store-1", "store-1\nstore-1\n")
+    assert bench.log("store-0") == "store-0\n"
+    bench.cluster.api.delete(f"{sets}/store")
+    bench.wait_gone("store-0")
+    bench.wait_gone("store-1")
 
 
 def test_an_image_that_is_missing_is_waited_for(bench: Bench) -> None:
