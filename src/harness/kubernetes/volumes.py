@@ -107,7 +107,13 @@ class PodVolumes:
             for mount in container.get("volumeMounts", []):
                 part = mount.get("subPath") or ""
                 real.setdefault(mount["mountPath"], self._real[mount["name"]] / part if part else self._real[mount["name"]])
+            if message := container.get("terminationMessagePath"):
+                real.setdefault(message, self.termination_file(container))
         return MountPaths(real)
+
+    def termination_file(self, container: Json) -> Path:
+        """The file in which a container may leave a last message."""
+        return self._folder / "termination" / str(container["name"])
 
     def prepare(self) -> None:
         """Write all volumes. Raises NotMounted: an object that one needs does not exist; ApiError."""
@@ -150,6 +156,8 @@ class PodVolumes:
         elif "projected" in volume:
             for source in volume["projected"].get("sources", []):
                 yield from self._projected(source)
+        elif not volume.keys() & {"emptyDir", "persistentVolumeClaim", "hostPath"}:
+            raise NotMounted(f"volumes of this kind are not supported: {', '.join(sorted(volume.keys() - {'name'}))}")
 
     def _projected(self, source: Json) -> Iterator[tuple[str, bytes]]:
         if "configMap" in source:

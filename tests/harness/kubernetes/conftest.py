@@ -86,6 +86,19 @@ def state_of(pod: Json) -> Json:
     return status["state"]
 
 
+def give_rights(bench: Bench, account: str, rules: list[Json]) -> None:
+    """Create a service account with these rights in its namespace."""
+    bench.cluster.api.create(f"{bench.path}/serviceaccounts", {"metadata": {"name": account}})
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{bench.namespace}"
+    bench.cluster.api.create(f"{rights}/roles", {"metadata": {"name": account}, "rules": rules})
+    binding = {
+        "metadata": {"name": account},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": bench.namespace}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account},
+    }
+    bench.cluster.api.create(f"{rights}/rolebindings", binding)
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
     with KubeCluster(tmp_path_factory.mktemp("kube"), node_grace_s=10) as cluster:

@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scribengin.core.process import birth_of, within
+from scribengin.embedded.server import free_ports
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from conftest import WITHIN_S, state_of
 
 if TYPE_CHECKING:
-    from conftest import Bench
+    from conftest import Bench, Json
 
 READ = """
 import os, pathlib, sys
@@ -74,6 +77,20 @@ def test_a_command_that_does_not_exist_fails(bench: Bench) -> None:
     assert state_of(bench.wait_phase("one", "Failed"))["terminated"]["reason"] == "StartError"
 
 
+@pytest.mark.parametrize(
+    ("code", "policy", "message"),
+    [
+        ("echo said > /dev/termination-log; exit 1", "File", "said\n"),
+        ("echo logged; exit 1", "File", None),
+        ("echo logged; exit 1", "FallbackToLogsOnError", "logged\n"),
+        ("echo logged", "FallbackToLogsOnError", None),
+    ],
+)
+def test_the_last_message_of_a_container(bench: Bench, code: str, policy: str, message: str | None) -> None:
+    bench.pod("one", ["sh", "-c", code], terminationMessagePolicy=policy)
+    assert state_of(bench.wait_phase("one", "Failed", "Succeeded"))["terminated"].get("message") == message
+
+
 def test_init_containers_run_first(bench: Bench) -> None:
     shared = [{"name": "shared", "mountPath": "/shared"}]
     first = {"name": "first", "image": "any", "command": ["sh", "-c", "echo made > /shared/file"], "volumeMounts": shared}
@@ -90,6 +107,41 @@ def test_a_claimed_volume_is_a_folder_that_outlives_the_pod(bench: Bench, tmp_pa
     bench.pod("one", ["sh", "-c", "echo kept > /data/file"], volumeMounts=mounts, more={"volumes": volumes})
     bench.wait_phase("one", "Succeeded")
     assert (tmp_path / "data" / "file").read_text() == "kept\n"
+
+
+def test_the_pods_of_a_stateful_set_have_claims_of_their_own(bench: Bench) -> None:
+    pods = {
+        "metadata": {"labels": {"app": "store"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "any",
+                    "command": ["sh", "-c", "echo $HOSTNAME >> /data/names; cat /data/names; sleep 1000"],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }
+            ],
+            "terminationGracePeriodSeconds": 1,
+        },
+    }
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    spec = {
+        "serviceName": "store",
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "store"}},
+        "template": pods,
+        "volumeClaimTemplates": [claim],
+    }
+    sets = f"/apis/apps/v1/namespaces/{bench.namespace}/statefulsets"
+    bench.cluster.api.create(sets, {"metadata": {"name": "store"}, "spec": spec})
+    bench.wait_log("store-0", "store-0\n")
+    bench.wait_log("store-1", "store-1\n")
+    bench.cluster.api.delete(f"{bench.path}/pods/store-1")
+    bench.wait_log("store-1", "store-1\nstore-1\n")
+    assert bench.log("store-0") == "store-0\n"
+    bench.cluster.api.delete(f"{sets}/store")
+    bench.wait_gone("store-0")
+    bench.wait_gone("store-1")
 
 
 def test_an_image_that_is_missing_is_waited_for(bench: Bench) -> None:
@@ -138,6 +190,32 @@ def test_an_evicted_pod_says_why(bench: Bench) -> None:
     assert birth_of(pid) is None
 
 
+def test_a_pod_is_ready_when_its_probe_succeeds_and_not_before(bench: Bench, tmp_path: Path) -> None:
+    served, (port,) = tmp_path / "served", free_ports(1)
+    probe = {"httpGet": {"path": "/ready", "port": "web"}, "periodSeconds": 1, "failureThreshold": 1}
+    command = ["python", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(served)]
+    served.mkdir()
+    bench.pod("one", command, readinessProbe=probe, ports=[{"name": "web", "containerPort": port}])
+    bench.wait_event("Unhealthy", "statuscode: 404")
+    assert not bench.wait_phase("one", "Running")["status"]["containerStatuses"][0]["ready"]
+    (served / "ready").touch()
+    bench.wait_for("one", lambda pod: pod["status"]["containerStatuses"][0]["ready"])
+    (served / "ready").unlink()
+    bench.wait_for("one", lambda pod: not pod["status"]["containerStatuses"][0]["ready"])
+
+
+def test_a_container_that_does_not_live_is_started_again(bench: Bench, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    alive.touch()
+    probe = {"exec": {"command": ["test", "-e", str(alive)]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
+    bench.pod("one", ["sleep", "1000"], livenessProbe=probe, more={"restartPolicy": "Always", "terminationGracePeriodSeconds": 1})
+    bench.wait_for("one", lambda pod: "running" in str(pod["status"]))
+    alive.unlink()
+    pod = bench.wait_for("one", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"])
+    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 143
+    bench.wait_event("Killing", "failed liveness probe")
+
+
 POLITE = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("asked", flush=True)))
@@ -179,6 +257,10 @@ def test_a_pod_ends_with_its_owner(bench: Bench) -> None:
     bench.wait_gone("one")
 
 
+def is_ready(pod: Json) -> bool:
+    return {"Ready": "True"}.items() <= {each["type"]: each["status"] for each in pod["status"]["conditions"]}.items()
+
+
 def test_a_silent_node_is_not_ready_and_comes_back(bench: Bench) -> None:
     def ready() -> str:
         conditions = bench.cluster.api.get("/api/v1/nodes/node-1")["status"]["conditions"]
@@ -190,9 +272,12 @@ def test_a_silent_node_is_not_ready_and_comes_back(bench: Bench) -> None:
     bench.node.freeze(stop_processes=True)
     try:
         assert within(WITHIN_S, lambda: ready() == "Unknown")
+        bench.wait_for("one", lambda pod: not is_ready(pod))
         assert "T" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     finally:
         bench.node.thaw()
     assert within(WITHIN_S, lambda: ready() == "True")
+    bench.wait_for("one", is_ready)
+    assert bench.node.pid_of("one", bench.namespace) == pid
     bench.cluster.api.delete(f"{bench.path}/pods/one", {"gracePeriodSeconds": 1})
     bench.wait_gone("one")
