@@ -20,6 +20,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch, yarn
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.objects import built
+from tests.deploy import chart
 from tests.plugins.selection import needs
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _objects(tell: Tell) -> None:
     built(objects.PACKAGE, objects.VERSION, tell)
 
 
-OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects}
+OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects, "helm": chart.provide}
 """need → what provides it, of those that are no jars"""
 
 

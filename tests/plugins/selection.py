@@ -39,6 +39,7 @@ STORES = (
     "delta-spark",
     "s3a",
     "yarn",
+    "helm",
 )
 """all that tests may need"""
 
@@ -59,6 +60,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "embedded/test_postgres.py": ("postgres",),
     "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
     "control/test_peers_up.py": ("kafka",),
+    "deploy/test_chart.py": ("helm",),
     "docs/test_delta_page.py": ("objects",),
     "docs/test_founding_picture.py": ("kafka", "hdfs", "postgres"),
     "docs/test_kafka_page.py": ("kafka",),

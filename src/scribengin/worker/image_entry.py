@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault, ScribenginError
@@ -17,6 +16,7 @@ from scribengin.core.java import find_java, spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 EXECUTOR = "executor"
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"

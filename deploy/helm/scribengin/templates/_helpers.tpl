@@ -226,23 +226,23 @@ initContainers:
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- if .root.Values.registry.existingSecret }}
 - name: registry
-  secret: {secretName: {{ .root.Values.registry.existingSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ .root.Values.registry.existingSecret }}, defaultMode: 288}
 {{- end }}
 {{- if .root.Values.registry.workerKeySecret }}
 - name: worker-key
-  secret: {secretName: {{ .root.Values.registry.workerKeySecret }}, defaultMode: 0440}
+  secret: {secretName: {{ .root.Values.registry.workerKeySecret }}, defaultMode: 288}
 {{- end }}
 {{- if .root.Values.registry.tls.existingSecret }}
 - name: registry-tls
-  secret: {secretName: {{ .root.Values.registry.tls.existingSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ .root.Values.registry.tls.existingSecret }}, defaultMode: 288}
 {{- end }}
 {{- if .root.Values.tls.existingSecret }}
 - name: tls
-  secret: {secretName: {{ .root.Values.tls.existingSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ .root.Values.tls.existingSecret }}, defaultMode: 288}
 {{- end }}
 {{- if and (eq .component "master") .root.Values.tokens.existingSecret }}
 - name: tokens
-  secret: {secretName: {{ .root.Values.tokens.existingSecret }}, defaultMode: 0440}
+  secret: {secretName: {{ .root.Values.tokens.existingSecret }}, defaultMode: 288}
 {{- end }}
 {{- if .root.Values.sharedVolume.existingClaim }}
 - name: shared
