@@ -21,6 +21,7 @@ from scribengin.state import lease
 PAGE = Path(__file__).parents[2] / "docs" / "coming-from.md"
 _ORIGINS = {
     "Scribengin (Java, YARN)": "Scribengin",
+    "YARN and Kubernetes": "YARN and Kubernetes",
     "Flume": "Flume",
     "Storm": "Storm",
     "Kafka Connect": "Kafka Connect",

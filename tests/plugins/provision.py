@@ -21,6 +21,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch, yarn
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.objects import built
+from tests.deploy import chart
 from tests.plugins.selection import needs
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _kubernetes(tell: Tell) -> None:
     control_plane_program(tell)
 
 
-OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects, "kubernetes": _kubernetes}
+OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects, "kubernetes": _kubernetes, "helm": chart.provide}
 """need → what provides it, of those that are no jars"""
 
 

@@ -40,6 +40,7 @@ STORES = (
     "s3a",
     "yarn",
     "kubernetes",
+    "helm",
 )
 """all that tests may need"""
 
@@ -60,6 +61,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "embedded/test_postgres.py": ("postgres",),
     "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
     "control/test_peers_up.py": ("kafka",),
+    "deploy/test_chart.py": ("helm",),
     "docs/test_delta_page.py": ("objects",),
     "docs/test_founding_picture.py": ("kafka", "hdfs", "postgres"),
     "docs/test_kafka_page.py": ("kafka",),
@@ -87,7 +89,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """all tests of a place"""
 
 NEEDS_BY_FIXTURE: dict[str, dict[str, str]] = {
-    "launch": {"yarn": "yarn"},
+    "launch": {"yarn": "yarn", "plane": "kubernetes"},
     "hosts": {"yarn": "yarn"},
     "connectors/cassandra": {"server": "cassandra"},
     "connectors/hbase": {"server": "hbase"},
@@ -107,7 +109,8 @@ NEEDS_BY_VALUE: dict[str, dict[str, str]] = {
         "s3-listing": "objects",
         "hdfs": "hdfs",
         "hdfs-listing": "hdfs",
-    }
+    },
+    "launch": {"kubernetes": "kubernetes"},
 }
 """tests of a folder that have a parameter of this value, by which a fixture chooses"""
 
