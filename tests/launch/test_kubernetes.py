@@ -116,7 +116,7 @@ def test_a_pod_that_somebody_deletes_is_gone_and_is_not_started_again(kubernetes
     kubernetes.plane.api.delete(kubernetes.pod_path(W))
     seen = kubernetes.until(launcher, W, lambda seen: seen.is_over)
     assert (seen.state, seen.status) == ("gone", None)
-    assert "its pod was deleted: by somebody" in seen.reason
+    assert "its pod was deleted, by a user" in seen.reason
     kubernetes.launcher().start(kubernetes.order(W))
     assert kubernetes.until(launcher, W, lambda seen: True).state == "gone"
     assert kubernetes.beginnings(W) == 1

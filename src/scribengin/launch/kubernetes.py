@@ -223,7 +223,7 @@ class KubernetesLauncher:
             found = [self._seen(record, drivers.get(_name(record)), executors.get(_name(record), [])) for record in records]
             known = {_name(record) for record in records}
             for name, pod in drivers.items():
-                if name not in known and not _is_over(pod) and not _is_deleted(pod):  # its record was deleted by somebody
+                if name not in known and not _is_over(pod) and not _is_deleted(pod):  # its record was deleted
                     found.append(self._live(pod, [], "", stopping=False))
             there = {*map(_uid, records), *map(_uid, pods)}
             self._first_s = {key: at_s for key, at_s in self._first_s.items() if key.split()[0] in there}
@@ -262,7 +262,7 @@ class KubernetesLauncher:
         """How a worker has ended; None if it has not."""
         if pod is None:
             if _POD in _annotations(record):
-                by = "" if stop is not None else ": by somebody, or because its host was drained"
+                by = "" if stop is not None else ", by a user or because its host was drained; it continues in a new one"
                 return _Ended("gone", time.time(), None, f"its pod was deleted{by}")
             if self._since_s(record, "begun") < _BEGUN_WITHIN_S and stop is None:
                 return None

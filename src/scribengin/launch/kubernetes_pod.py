@@ -4,7 +4,7 @@ The pod runs the worker's command as its only process. Spark's driver, which tha
 API itself, by the service account of its pod; Kubernetes deletes them with the driver's pod, which owns them.
 
 Names are derived from the worker's id, so that a second start meets the objects of the first. An id may be longer than a name of
-Kubernetes, and may have other letters: so a name is a part of it and a digest, and the id is an annotation.
+Kubernetes, and may have other characters: so a name is a part of it and a digest, and the id is an annotation.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _RESTRICTED_CONTAINER = {"allowPrivilegeEscalation": False, "capabilities": {"dr
 
 
 def object_name(scope: str, worker: str) -> str:
-    """The name of a worker's objects: at most 41 letters, digits and hyphens.
+    """The name of a worker's objects: at most 41 characters, a-z, 0-9 and hyphens.
 
     >>> object_name("s", "Tweets.main-1")
-    'tweets-main-1-1c5b2f2f40'
+    'tweets-main-1-967fb6defd'
     """
     slug = re.sub(r"[^a-z0-9]+", "-", worker.lower())[-_SLUG:].strip("-")
     return f"{slug}-{sha256(f'{scope}/{worker}'.encode()).hexdigest()[:10]}"
@@ -174,6 +174,9 @@ def _spark_settings(order: LaunchOrder, cluster: KubernetesCluster, name: str) -
         "spark.kubernetes.authenticate.executor.serviceAccountName": cluster.service_account,
         # executors read nothing from it, and the service account needs no right to create one
         "spark.kubernetes.executor.disableConfigMap": "true",
+        # there is none, and the service account may delete none
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         **order.spark,
     }
 
