@@ -19,8 +19,9 @@ that a test decides what goes wrong on a node.
 
 What differs from a usual cluster, for programs in pods:
 
-- A volume is a folder of this machine. Its mount path is replaced wherever the specification names it, and in ConfigMaps and Secrets; a program
-  with the path in its own code does not find it (volumes.py). The token of the service account is in the file that KUBECONFIG names.
+- A volume is a folder of this machine. Its mount path is replaced wherever the specification names it, and in ConfigMaps and Secrets; a
+  program with the path in its own code does not find it (volumes.py). The token of the service account is in the file that KUBECONFIG
+  names.
 - All pods have the address 127.0.0.1, so two that listen on one port meet. A Service has no DNS name, and nothing forwards to its address.
 - Memory and cores count for the scheduler only. Mounted ConfigMaps and tokens are not renewed. Init containers that restart (sidecars),
   lifecycle hooks and `exec` do not exist.

@@ -248,6 +248,8 @@ class PodRunner:
         if self._ending is not None:
             self._check_ending(self._ending)
             return False
+        if not self._reported:
+            self._report(self._status())  # before volumes and images are waited for
         self._advance()
         self._report(self._status())
         return False
