@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.kubernetes.program import control_plane_program
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch, yarn
 from scribengin.embedded.jars import fetch
@@ -54,6 +53,8 @@ def _objects(tell: Tell) -> None:
 
 
 def _kubernetes(tell: Tell) -> None:
+    from harness.kubernetes.program import control_plane_program  # with its client, which other tests need not load
+
     control_plane_program(tell)
 
 

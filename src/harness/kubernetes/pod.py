@@ -41,7 +41,7 @@ class _Container:
     init: bool
     restarts: int = 0
     process: ContainerProcess | None = None
-    """the newest run"""
+    """the newest run; None while the next one is waited for"""
     probes: ContainerProbes | None = None
     """those of the newest run"""
     ended: dict[str, object] | None = None
@@ -127,7 +127,7 @@ class PodRunner:
         self._asked_to_end = False
         self._gone = False
         self._closed = False
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
         self._reported: Json = {}
         self._times: dict[str, str] = {}
         """when each condition of the reported status has changed"""
@@ -208,9 +208,9 @@ class PodRunner:
 
     def event(self, kind: str, reason: str, message: str) -> None:
         """Record an event of the pod, once for each message."""
-        if f"{reason} {message}" in self._told:
+        if f"{reason} {message}" in self._recorded:
             return
-        self._told.add(f"{reason} {message}")
+        self._recorded.add(f"{reason} {message}")
         self._kubelet.event(self._pod, kind, reason, message)
 
     # The thread.
@@ -248,6 +248,8 @@ class PodRunner:
         if self._ending is not None:
             self._check_ending(self._ending)
             return False
+        if not self._reported:
+            self._report(self._status())  # before volumes and images are waited for
         self._advance()
         self._report(self._status())
         return False
@@ -342,9 +344,8 @@ class PodRunner:
         if container.ended is not None:
             if not self._restarts(container):
                 return
-            container.before, container.ended = container.ended, None
-            container.restarts += 1
-            container.due = time.monotonic() + _BACK_OFF_S[min(container.restarts - 1, len(_BACK_OFF_S) - 1)]
+            container.before, container.ended, container.process = container.ended, None, None
+            container.due = time.monotonic() + _BACK_OFF_S[min(container.restarts, len(_BACK_OFF_S) - 1)]
             container.waiting = ("CrashLoopBackOff", f"back-off restarting failed container {container.name} in pod {self.key}")
         if time.monotonic() < container.due:
             self._later(container.due)
@@ -392,6 +393,8 @@ class PodRunner:
             container.waiting = ("CreateContainerConfigError", str(error))
             self.event("Warning", "Failed", f"Error: {error}")
             return
+        if container.before is not None:
+            container.restarts += 1
         file = self._volumes.termination_file(container.spec)
         make_folder(file.parent)
         file.unlink(missing_ok=True)

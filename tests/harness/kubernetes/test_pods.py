@@ -66,10 +66,18 @@ def test_a_pod_that_succeeds_is_not_started_again(bench: Bench) -> None:
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_a_container_that_fails_is_started_again(bench: Bench) -> None:
-    bench.pod("one", ["python", "-c", "raise SystemExit(7)"], more={"restartPolicy": "Always"})
-    pod = bench.wait_for("one", lambda pod: pod["status"].get("containerStatuses", [{"restartCount": 0}])[0]["restartCount"] >= 2)
-    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 7
+def test_a_container_that_fails_is_started_again(bench: Bench, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    bench.pod("one", ["sh", "-c", f"echo run >> {runs}; exit 7"], more={"restartPolicy": "Always"})
+    pod = bench.wait_for("one", lambda pod: pod["status"].get("containerStatuses", [{"restartCount": 0}])[0]["restartCount"] >= 3)
+    status = pod["status"]["containerStatuses"][0]
+    assert status["lastState"]["terminated"]["exitCode"] == 7
+    assert within(WITHIN_S, lambda: len(runs.read_text().splitlines()) > status["restartCount"])
+    uid = pod["metadata"]["uid"]
+    bench.cluster.api.delete(f"{bench.path}/pods/one")
+    bench.wait_gone("one")
+    logs = list((bench.node.folder / "pods" / uid / "logs").iterdir())
+    assert len(logs) - len(runs.read_text().splitlines()) in (0, 1), "the last one may have been ended before it wrote"
 
 
 def test_a_command_that_does_not_exist_fails(bench: Bench) -> None:
