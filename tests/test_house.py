@@ -47,6 +47,7 @@ ENTRIES = (
     "scribengin",
     "scribengin.cli.__main__",
     "scribengin.worker.__main__",
+    "scribengin.worker.image_entry",  # the Dockerfile starts it
     "scribengin.reading",  # users read what is committed with it
     "scribengin.testing",  # and test their flows, connectors and sinks with these
     "scribengin.testing.own_sinks",
