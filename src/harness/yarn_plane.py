@@ -34,7 +34,7 @@ from scribengin.testing.checker import Found, check_records
 from scribengin.testing.records import SCHEMA, RecordKey, make_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -117,15 +117,19 @@ class YarnControl:
     """A master and a node whose workers run in a YARN cluster, and the command line as a user runs it. A context manager: the programs end
     after its block, and what they have started on this machine; containers do not."""
 
-    def __init__(self, folder: Path, yarn: Yarn, keeper: ZooKeeper, *, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self, folder: Path, yarn: Yarn, keeper: ZooKeeper, *, node: Sequence[str] = (), stop: threading.Event | None = None
+    ) -> None:
         """Prepare it.
 
         Args:
             folder: a new folder for all files.
             yarn: the cluster, which has an HDFS for the state.
             keeper: the ZooKeeper of the registry.
+            node: further options of the node.
             stop: when it is set, waiting raises KeyboardInterrupt.
         """
+        self._node = node
         self.folder = folder.absolute()
         self.yarn = yarn
         self.keeper = keeper
@@ -153,7 +157,7 @@ class YarnControl:
         """Start the master or the node, in its folder."""
         options = {
             "master": ("--state", f"{self.yarn.hdfs.uri}/state"),
-            "node": ("--name", "yarn", "--launcher", "yarn", "--yarn-conf", str(self.yarn.conf)),
+            "node": ("--name", "yarn", "--launcher", "yarn", "--yarn-conf", str(self.yarn.conf), *self._node),
         }
         command = [sys.executable, "-m", "scribengin.cli", "server", name, "--home", str(self.folder / name), *options[name], *self._way]
         with (self.folder / f"{name}.log").open("ab") as log:

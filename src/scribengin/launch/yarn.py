@@ -48,7 +48,8 @@ from scribengin.launch.process_launcher import (
 )
 from scribengin.launch.process_launcher import NAME as SETTINGS
 from scribengin.launch.records import WorkerRecords
-from scribengin.launch.yarn_cluster import Application, ResourceManagers
+from scribengin.launch.yarn_cluster import Application, ResourceManagers, yarn_user
+from scribengin.launch.yarn_python import FOLDER, LINK, PACK, PythonStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +97,11 @@ _FAULTS = (
         "a container can have {2} of memory, and {1} was requested for the {0}",
         "request less memory, or raise yarn.scheduler.maximum-allocation-mb and yarn.nodemanager.resource.memory-mb",
     ),
+    (
+        re.compile(rf"File does not exist: (\S+/{re.escape(FOLDER)}/python-\S+)"),
+        "the Python archive {0} was deleted",
+        "leave that folder to Scribengin: the next worker uploads it again",
+    ),
     (re.compile(r"Name node is in safe mode"), "HDFS is in safe mode", "wait until it has left it, or read: hdfs dfsadmin -safemode get"),
     (re.compile(r"Permission denied: user=(\S+?),"), "user {0} may not write to its folder in HDFS", "create /user/{0} for it"),
 )
@@ -116,21 +122,39 @@ class YarnLauncher:
         self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
         self._cluster = cluster
         self._managers = ResourceManagers(cluster.web)
+        self._store = None if cluster.archive is None else PythonStore(cluster.file_system, yarn_user(), cluster.web)
         self._asked_s, self._answer = 0.0, list[Application]()
         self._tag = f"scribengin-{sha256(str(self._children.folder).encode()).hexdigest()[:16]}"
 
     def start(self, order: LaunchOrder) -> None:
         """Submit an application, unless the order was begun before; see `Launcher.start`."""
         self._applications()  # nothing is started if YARN does not answer: a client would try for a quarter of an hour
+        if WorkerRecords(self._children.folder / "workers" / order.worker).keeper() is None:
+            self.ship()
 
         def program(records: Path) -> tuple[Sequence[str], Mapping[str, str | None]]:
             tag = f"scribengin-{secrets.token_hex(12)}"
             replace(records / _START, msgspec.json.encode(_Start(tag)))
-            replace(records / container.ENVIRONMENT, _environment(order), private=True)
+            replace(records / container.ENVIRONMENT, _environment(order, self._cluster), private=True)
             return self._submission(order, records, tag)
 
         self._children.start(order, master="yarn", settings=self._settings(order), environment={}, program=program)
         self._asked_s = 0.0
+
+    def ship(self) -> tuple[str, bool]:
+        """Make the Python of the workers available in HDFS, if it is an archive, and delete archives that nothing uses any more.
+
+        Returns:
+            Its URL, empty if it is not an archive; and whether it was uploaded now.
+
+        Raises:
+            EnvironmentFault: HDFS does not answer, or refuses it.
+        """
+        if self._store is None or self._cluster.archive is None:
+            return "", False
+        place, uploaded = self._store.put(self._cluster.archive)
+        self._store.clean(self._managers, self._cluster.archive.digest)
+        return str(place), uploaded
 
     def stop(self, worker: str, grace_s: float) -> None:
         """Kill a worker that has not ended after `grace_s` seconds; see `Launcher.stop`. A launcher does that when it observes."""
@@ -276,7 +300,11 @@ class YarnLauncher:
             "spark.yarn.appMasterEnv.PYSPARK_PYTHON": self._cluster.python,
             "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": self._cluster.python,
         }
-        if path := os.environ.get("PYTHONPATH"):
+        if self._cluster.archive is not None:
+            settings["spark.yarn.config.gatewayPath"] = str(spark_home())  # Spark's jars are those of the archive
+            settings["spark.yarn.config.replacementPath"] = self._cluster.archive.spark_home
+            settings.pop("spark.executorEnv.PYTHONPATH", None)  # a path of this machine
+        elif path := os.environ.get("PYTHONPATH"):
             settings["spark.yarn.appMasterEnv.PYTHONPATH"] = path  # so that the container can import what this process can
         if self._cluster.local:
             settings["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -285,6 +313,10 @@ class YarnLauncher:
     def _submission(self, order: LaunchOrder, records: Path, tag: str) -> tuple[Sequence[str], Mapping[str, str | None]]:
         """The command and the environment of the client. `tag`: the tag of this start."""
         private = f"{records / container.ENVIRONMENT}#{container.ENVIRONMENT}"
+        tags, archives = [self._tag, tag], list[str]()
+        if self._store is not None and self._cluster.archive is not None:
+            tags.append(self._cluster.archive.tag)
+            archives = [f"--archives={self._store.folder / self._cluster.archive.name}#{LINK}"]  # besides those of spark.yarn.dist.archives
         command = [
             str(spark_home() / "bin" / "spark-submit"),
             "--master=yarn",
@@ -293,7 +325,8 @@ class YarnLauncher:
             f"--properties-file={records / SETTINGS}",
             f"--files={private}",  # besides those of spark.yarn.dist.files
             # these take precedence over the settings of a flow
-            f"--conf=spark.yarn.tags={self._tag},{tag}",
+            *archives,
+            f"--conf=spark.yarn.tags={','.join(tags)}",
             "--conf=spark.yarn.submit.waitAppCompletion=false",
             container.__file__,
             *order.argv[1:],
@@ -363,7 +396,7 @@ def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int
             return 128 - status, f"ended by signal {status - 128} ({strsignal(status - 128)})"
         return status, f"ended with status {status}"
     if found := _NO_PROGRAM.search(said):
-        return 127, f"its host cannot start {found[1]}; install Python and Scribengin there, or name another path: --yarn-python"
+        return 127, _unstartable(found[1])
     if found := _CONTAINER_STATUS.search(said):
         code = int(found[1])
         if code in _MEMORY_EXCEEDED:
@@ -374,6 +407,16 @@ def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int
             return 128 - code, f"ended by signal {code - 128} ({strsignal(code - 128)})"
         return (code, f"ended with status {code}: {said}") if code >= 0 else (None, f"YARN ended its container ({code}): {said}")
     return None, f"it failed in YARN: {submission_fault(said) or said or 'without a reason'}"
+
+
+def _unstartable(program: str) -> str:
+    """Why a host cannot start a Python, and what to do."""
+    if program.startswith(f"./{LINK}/"):
+        return (
+            f"its host cannot start {program.removeprefix(f'./{LINK}/')} of the Python archive: it is made for another system, or a link "
+            f"to a Python that the host does not have, as in a packed venv; {PACK}"
+        )
+    return f"its host cannot start {program}; install Python and Scribengin there, or name another path: --yarn-python"
 
 
 def submission_fault(output: str) -> str:
@@ -402,10 +445,11 @@ def _state_of(application: Application) -> State:
     return "running" if application.state == "RUNNING" else "starting"
 
 
-def _environment(order: LaunchOrder) -> bytes:
+def _environment(order: LaunchOrder, cluster: YarnCluster) -> bytes:
     """The variables of the worker, with secrets, for a file that only its user may read."""
     hidden = {name: secret.reveal() for name, secret in order.secrets.items()}
-    return msgspec.json.encode({**order.environment, **hidden, container.SPARK_MASTER: "yarn"})
+    python = {} if cluster.archive is None else {container.EXECUTOR_PYTHON: cluster.python}
+    return msgspec.json.encode({**order.environment, **hidden, container.SPARK_MASTER: "yarn", **python})
 
 
 def _container_output(logs: str) -> bytes:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from scribengin.launch.yarn_python import PythonArchive
+
 _Kind = TypeVar("_Kind")
 _ANSWER_S = 5.0
 _ANSWER_BYTES = 2**26
@@ -35,7 +37,9 @@ class YarnCluster:
         conf: the folder with the settings of its clients: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`.
         web: the addresses of the ResourceManagers' web pages, `http://host:port`; more than one if another takes over when one fails.
         queue: the queue of the applications; empty: YARN's default.
-        python: the Python of drivers and executors, on every host of the cluster.
+        python: the Python of drivers and executors, on every host of the cluster; or in the containers, if it is in an archive.
+        archive: the archive with that Python; None if the hosts have it.
+        file_system: the URL of the cluster's file system, `fs.defaultFS`; empty if it is not set.
         local: True if only this machine reaches the cluster.
         client: True for client mode.
     """
@@ -46,6 +50,8 @@ class YarnCluster:
     python: str = sys.executable
     local: bool = False
     client: bool = False
+    archive: PythonArchive | None = None
+    file_system: str = ""
 
     @property
     def master(self) -> str:
@@ -53,14 +59,17 @@ class YarnCluster:
         return f"yarn at {self.web[0]}"
 
     @classmethod
-    def of(cls, conf: Path, *, queue: str = "", python: str = "", client: bool = False) -> YarnCluster:
+    def of(
+        cls, conf: Path, *, queue: str = "", python: str = "", client: bool = False, archive: PythonArchive | None = None
+    ) -> YarnCluster:
         """The cluster of a folder with settings.
 
         Args:
             conf: the folder.
             queue: see `YarnCluster`.
-            python: see `YarnCluster`; empty: the path of this Python.
+            python: see `YarnCluster`; empty: the path of this Python, or that of the archive.
             client: see `YarnCluster`.
+            archive: see `YarnCluster`.
 
         Raises:
             EnvironmentFault: the folder has no valid settings of a ResourceManager.
@@ -86,7 +95,16 @@ class YarnCluster:
                 code="yarn-settings",
             )
         local = all(urlsplit(each).hostname in ("127.0.0.1", "localhost", "::1") for each in web)
-        return cls(conf.absolute(), tuple(web), queue, python or sys.executable, local, client)
+        return cls(
+            conf=conf.absolute(),
+            web=tuple(web),
+            queue=queue,
+            python=archive.python if archive is not None else python or sys.executable,
+            local=local,
+            client=client,
+            archive=archive,
+            file_system=settings.get("fs.defaultFS", ""),
+        )
 
 
 class Application(msgspec.Struct, frozen=True, rename="camel"):

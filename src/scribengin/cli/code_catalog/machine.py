@@ -239,6 +239,21 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/launch/test_yarn.py::test_a_user_who_may_not_is_told",
     ),
     met(
+        "yarn-python-archive",
+        "A packed Python with which no worker in YARN could run",
+        "The archive has no `bin/python`, lacks Scribengin or PySpark or has them in another version than the node, cannot be read, or "
+        "cannot be stored in HDFS.",
+        "Do what the message says; how to pack one is in docs/yarn.md.",
+        "tests/launch/test_yarn_python.py::test_an_archive_with_which_no_worker_could_run_is_refused",
+    ),
+    met(
+        "executor-python",
+        "Executors have another Python than the driver, or none",
+        "PySpark needs the same minor version on all hosts of a cluster, at the path that the worker was started with.",
+        "Install it there, with Scribengin; in YARN, `--yarn-python` names another path, and `--yarn-python-archive` ships it.",
+        "tests/launch/test_yarn_python.py::test_executors_without_the_python_of_the_driver_are_told",
+    ),
+    met(
         "node-name",
         "A name that no node can have",
         "Names of nodes are letters, digits and `. _ : -`, at most 127.",
