@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.launch.standalone import SparkCluster
-    from scribengin.launch.yarn_cluster import YarnCluster
+    from scribengin.launch.yarn_cluster import KerberosLogin, YarnCluster
     from scribengin.launch.yarn_python import PythonArchive
 
 C = TypeVar("C")
@@ -28,6 +28,8 @@ _OF = {
     "yarn_queue": "yarn",
     "yarn_python": "yarn",
     "yarn_python_archive": "yarn",
+    "yarn_principal": "yarn",
+    "yarn_keytab": "yarn",
     "yarn_mode": "yarn",
 }
 """option → the kind of cluster that it belongs to"""
@@ -65,6 +67,13 @@ def cluster_options(command: Callable[..., C]) -> Callable[..., C]:
                 metavar="FILE",
                 type=click.Path(exists=True, dir_okay=False),
                 help="Packed Python with Scribengin (.tar.gz), which the hosts get from HDFS; it is uploaded once.",
+            ),
+            click.option("--yarn-principal", metavar="NAME@REALM", help="Kerberos principal of the workers' applications."),
+            click.option(
+                "--yarn-keytab",
+                metavar="FILE",
+                type=click.Path(exists=True, dir_okay=False),
+                help="Keytab with its key, which only this user may read.",
             ),
         ]
     ):
@@ -110,10 +119,24 @@ def named_cluster(flag: str, kind: str | None, options: Mapping[str, Any]) -> Sp
                 raise click.UsageError(f"{flag_of_it} needs --yarn-mode cluster: in client mode executors use the path of this Python")
         if packed is not None and options["yarn_python"] is not None:
             raise click.UsageError("--yarn-python names a Python of the hosts, --yarn-python-archive a packed one: give one of them")
+        principal, keytab = options["yarn_principal"], options["yarn_keytab"]
+        if (principal is None) != (keytab is None):
+            raise click.UsageError("--yarn-principal and --yarn-keytab need each other")
+        login = None if principal is None else _kerberos_login(principal, Path(keytab))
         archive = None if packed is None else _python_archive(Path(packed))
         python = options["yarn_python"] or ""
-        return YarnCluster.of(Path(conf), queue=options["yarn_queue"] or "", python=python, client=client, archive=archive)
+        queue = options["yarn_queue"] or ""
+        return YarnCluster.of(Path(conf), queue=queue, python=python, client=client, archive=archive, login=login)
     return None
+
+
+def _kerberos_login(principal: str, keytab: Path) -> KerberosLogin:
+    """A login with a keytab. Raises EnvironmentFault: it cannot be used."""
+    from scribengin.launch.yarn_cluster import KerberosLogin
+
+    login = KerberosLogin(principal, keytab)
+    login.check()
+    return login
 
 
 def _python_archive(path: Path) -> PythonArchive:
@@ -128,12 +151,12 @@ def _python_archive(path: Path) -> PythonArchive:
 
 def ship_python(cluster: SparkCluster | YarnCluster | None) -> None:
     """Bring a packed Python to HDFS, and report it. If HDFS does not answer that is only reported: a worker's start tries it again."""
-    from scribengin.launch.yarn_cluster import YarnCluster, yarn_user
+    from scribengin.launch.yarn_cluster import YarnCluster
     from scribengin.launch.yarn_python import PythonStore
 
     if not isinstance(cluster, YarnCluster) or cluster.archive is None:
         return
-    store, archive, begun_s = PythonStore(cluster.file_system, yarn_user(), cluster.web), cluster.archive, time.monotonic()
+    store, archive, begun_s = PythonStore(cluster.file_system, cluster.user, cluster.web), cluster.archive, time.monotonic()
     try:
         place, uploaded = store.put(archive)
     except EnvironmentFault as fault:

@@ -33,7 +33,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import FIRST_COMPILER_ONLY, find_java, spark_home
+from scribengin.core.secret import Secret
 from scribengin.core.storage import read_or_none, replace
 from scribengin.launch import container
 from scribengin.launch.contract import ObservedWorker
@@ -48,13 +50,12 @@ from scribengin.launch.process_launcher import (
 )
 from scribengin.launch.process_launcher import NAME as SETTINGS
 from scribengin.launch.records import WorkerRecords
-from scribengin.launch.yarn_cluster import Application, ResourceManagers, yarn_user
+from scribengin.launch.yarn_cluster import Application, KerberosLogin, ResourceManagers
 from scribengin.launch.yarn_python import FOLDER, LINK, PACK, PythonStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scribengin.core.secret import Secret
     from scribengin.launch.contract import LaunchOrder, State
     from scribengin.launch.records import Stopping
     from scribengin.launch.yarn_cluster import YarnCluster
@@ -72,6 +73,7 @@ _NODE_LOST = -100
 _SESSION_WITHIN = "9m"
 """less than the ten minutes after which YARN itself ends an application master that has not registered"""
 _START = "start.json"
+_PRINCIPAL, _KEYTAB = "spark.kerberos.principal", "spark.kerberos.keytab"
 _USER_STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
 _CONTAINER_STATUS = re.compile(r"exited with\s+exitCode: (-?\d+)")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
@@ -102,6 +104,16 @@ _FAULTS = (
         "the Python archive {0} was deleted",
         "leave that folder to Scribengin: the next worker uploads it again",
     ),
+    (
+        re.compile(r"login\.LoginException: ([^\n]+)"),
+        "the Kerberos login failed: {0}",
+        "check --yarn-principal, --yarn-keytab and krb5.conf with: kinit -kt FILE PRINCIPAL",
+    ),
+    (
+        re.compile(r"Client cannot authenticate via:\s*\[[^\]]*KERBEROS[^\]]*\]|Failed to find any Kerberos tgt"),
+        "the cluster asks for a Kerberos login",
+        "name one with --yarn-principal and --yarn-keytab; or run kinit as the user of the node, and again before the ticket ends",
+    ),
     (re.compile(r"Name node is in safe mode"), "HDFS is in safe mode", "wait until it has left it, or read: hdfs dfsadmin -safemode get"),
     (re.compile(r"Permission denied: user=(\S+?),"), "user {0} may not write to its folder in HDFS", "create /user/{0} for it"),
 )
@@ -121,13 +133,14 @@ class YarnLauncher:
     def __init__(self, folder: Path, cluster: YarnCluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
         self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
         self._cluster = cluster
-        self._managers = ResourceManagers(cluster.web)
-        self._store = None if cluster.archive is None else PythonStore(cluster.file_system, yarn_user(), cluster.web)
+        self._managers = ResourceManagers(cluster.web, cluster.user)
+        self._store = None if cluster.archive is None else PythonStore(cluster.file_system, cluster.user, cluster.web)
         self._asked_s, self._answer = 0.0, list[Application]()
         self._tag = f"scribengin-{sha256(str(self._children.folder).encode()).hexdigest()[:16]}"
 
     def start(self, order: LaunchOrder) -> None:
         """Submit an application, unless the order was begun before; see `Launcher.start`."""
+        check_login(order, self._cluster)
         self._applications()  # nothing is started if YARN does not answer: a client would try for a quarter of an hour
         if WorkerRecords(self._children.folder / "workers" / order.worker).keeper() is None:
             self.ship()
@@ -347,7 +360,8 @@ class YarnClientLauncher(LauncherHere):
 
     def start(self, order: LaunchOrder) -> None:
         """Start a worker; see `Launcher.start`. Raises Unreachable: YARN does not answer."""
-        ResourceManagers(self._cluster.web).check_active()  # Spark would try for a quarter of an hour
+        check_login(order, self._cluster)
+        ResourceManagers(self._cluster.web, self._cluster.user).check_active()  # Spark would try for a quarter of an hour
         settings = _executor_settings(order, self._cluster)
         environment = {"HADOOP_CONF_DIR": str(self._cluster.conf)}
         if self._cluster.local:
@@ -365,11 +379,37 @@ def _executor_settings(order: LaunchOrder, cluster: YarnCluster) -> dict[str, st
         "spark.yarn.jars": f"local:{spark_home()}/jars/*",
         "spark.executorEnv.PYSPARK_PYTHON": cluster.python,
     }
+    if cluster.login is not None:
+        settings[_PRINCIPAL] = cluster.login.principal
+        settings[_KEYTAB] = str(cluster.login.keytab.absolute())
     if cluster.queue:
         settings["spark.yarn.queue"] = cluster.queue
     if cluster.local:
         settings["spark.executorEnv.SPARK_LOCAL_IP"] = "127.0.0.1"
     return settings
+
+
+def check_login(order: LaunchOrder, cluster: YarnCluster) -> None:
+    """Raise EnvironmentFault if a worker's Kerberos login, of its flow or of the node, cannot be used."""
+    own = {
+        name: value.reveal() if isinstance(value, Secret) else value for name in (_PRINCIPAL, _KEYTAB) if (value := order.spark.get(name))
+    }
+    if not own:
+        if cluster.login is not None:
+            cluster.login.check()
+        return
+    if len(own) < 2:
+        raise EnvironmentFault(
+            f"the flow sets only {', '.join(own)}", remedy=f"set {_PRINCIPAL} and {_KEYTAB} of the tier, or neither", code="yarn-kerberos"
+        )
+    login = KerberosLogin(own[_PRINCIPAL], Path(own[_KEYTAB]))
+    login.check()
+    if login.name != cluster.user:
+        raise EnvironmentFault(
+            f"the flow's principal is the user {login.name} in YARN, and this node manages the applications of {cluster.user}",
+            remedy=f"start a node for it: --yarn-principal {login.principal} --yarn-keytab FILE",
+            code="yarn-kerberos",
+        )
 
 
 def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int | None, str]:

@@ -239,6 +239,14 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/launch/test_yarn.py::test_a_user_who_may_not_is_told",
     ),
     met(
+        "yarn-kerberos",
+        "A Kerberos login for YARN that cannot be used",
+        "The keytab or the principal is not valid, the flow's login is another user's than the node's, or the web page of the "
+        "ResourceManager asks for a ticket (SPNEGO), which a node cannot give.",
+        "Do what the message says; docs/yarn.md explains who logs in with what.",
+        "tests/launch/test_yarn_kerberos.py::test_a_page_that_asks_for_a_ticket_is_told",
+    ),
+    met(
         "yarn-python-archive",
         "A packed Python with which no worker in YARN could run",
         "The archive has no `bin/python`, lacks Scribengin or PySpark or has them in another version than the node, cannot be read, or "
