@@ -137,6 +137,7 @@ LONGEST = (
     "launch/test_standalone.py",
     "launch/test_cluster_doctor.py",
     "launch/test_yarn.py",
+    "launch/test_yarn_python.py",
     "launch/test_yarn_flow.py",
     "connectors/kafka/test_channels.py",
     "end_to_end/tiers/test_cut_equals_fused.py",

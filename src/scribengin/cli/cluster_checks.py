@@ -30,7 +30,7 @@ from scribengin.launch.cluster_job import MEMORY_MIB, ClusterJob, HostReport, Jo
 from scribengin.launch.cluster_probe import GATHER_S, LATE, TASKS, clock_lead
 from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
 from scribengin.launch.yarn import YarnLauncher
-from scribengin.launch.yarn_cluster import ResourceManagers, YarnCluster, site_settings, yarn_user
+from scribengin.launch.yarn_cluster import ResourceManagers, YarnCluster, site_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -127,7 +127,7 @@ class ClusterChecks:
     # --- YARN ---
 
     def _check_yarn(self, cluster: YarnCluster) -> None:
-        managers = ResourceManagers(cluster.web)
+        managers = ResourceManagers(cluster.web, cluster.user)
         self._add("settings", "ok", f"{cluster.conf}: ResourceManager at {' or '.join(cluster.web)}")
         try:
             self._check_manager(managers)
@@ -137,7 +137,7 @@ class ClusterChecks:
         except (EnvironmentFault, Unreachable) as error:
             self._add_fault("ResourceManager", error)
             return
-        home = self._check_home(site_settings(cluster.conf / "core-site.xml").get("fs.defaultFS", "file:///"))
+        home = self._check_home(site_settings(cluster.conf / "core-site.xml").get("fs.defaultFS", "file:///"), cluster.user)
 
         def clean(run: JobRun) -> None:
             """Spark's driver deletes the files of its application. They stay if it never started."""
@@ -198,7 +198,7 @@ class ClusterChecks:
         else:
             self._add("queue", "ok", found)
 
-    def _check_home(self, file_system: str) -> Path | None:
+    def _check_home(self, file_system: str, user: str) -> Path | None:
         """Check the folder of this user, from which containers get their files. Returns it; None if it is not in HDFS, or not usable."""
         if not file_system.startswith("hdfs://"):
             if file_system.startswith("file:"):
@@ -210,7 +210,7 @@ class ClusterChecks:
         from scribengin.connectors.hdfs.path import HdfsPath
 
         try:
-            home = HdfsPath.of(f"{file_system.rstrip('/')}/user/{yarn_user()}")
+            home = HdfsPath.of(f"{file_system.rstrip('/')}/user/{user}")
             before = home.exists()
         except ValueError as error:
             self._add("HDFS", "missing", str(error), "correct fs.defaultFS in core-site.xml")
@@ -220,7 +220,6 @@ class ClusterChecks:
             return None
         finding = check_files("HDFS", home)
         if "AccessControlException" in finding.found:
-            user = yarn_user()
             remedy = f"have the folder made for this user: hdfs dfs -mkdir -p /user/{user}; hdfs dfs -chown {user} /user/{user}"
             finding = Finding("HDFS", "missing", finding.found, remedy)
         self._found.append(finding)

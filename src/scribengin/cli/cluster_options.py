@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.units import show_bytes, show_duration
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.launch.kubernetes_cluster import KubernetesCluster
     from scribengin.launch.standalone import SparkCluster
-    from scribengin.launch.yarn_cluster import YarnCluster
+    from scribengin.launch.yarn_cluster import KerberosLogin, YarnCluster
+    from scribengin.launch.yarn_python import PythonArchive
 
     Cluster = SparkCluster | YarnCluster | KubernetesCluster
 
@@ -25,6 +30,9 @@ _OF = {
     "yarn_conf": "yarn",
     "yarn_queue": "yarn",
     "yarn_python": "yarn",
+    "yarn_python_archive": "yarn",
+    "yarn_principal": "yarn",
+    "yarn_keytab": "yarn",
     "yarn_mode": "yarn",
     "kubernetes_image": "kubernetes",
     "kubernetes_config": "kubernetes",
@@ -64,6 +72,19 @@ def cluster_options(command: Callable[..., C]) -> Callable[..., C]:
             click.option("--yarn-queue", metavar="NAME", help="Queue of the workers' applications. Default: YARN's own."),
             click.option(
                 "--yarn-python", metavar="PATH", help="Python with Scribengin on the cluster's hosts. Default: the path of this one."
+            ),
+            click.option(
+                "--yarn-python-archive",
+                metavar="FILE",
+                type=click.Path(exists=True, dir_okay=False),
+                help="Packed Python with Scribengin (.tar.gz), which the hosts get from HDFS; it is uploaded once.",
+            ),
+            click.option("--yarn-principal", metavar="NAME@REALM", help="Kerberos principal of the workers' applications."),
+            click.option(
+                "--yarn-keytab",
+                metavar="FILE",
+                type=click.Path(exists=True, dir_okay=False),
+                help="Keytab with its key, which only this user may read.",
             ),
             click.option("--kubernetes-image", metavar="IMAGE", help="Image of drivers and executors, with Scribengin, Python and Java."),
             click.option(
@@ -120,9 +141,21 @@ def named_cluster(flag: str, kind: str | None, options: Mapping[str, Any]) -> Cl
         if not conf:
             raise click.UsageError(f"{flag} yarn needs --yarn-conf FOLDER, or HADOOP_CONF_DIR in the environment")
         client = options.get("yarn_mode") == "client"
-        if client and options["yarn_python"] is not None:
-            raise click.UsageError("--yarn-python needs --yarn-mode cluster: in client mode executors use the path of this Python")
-        return YarnCluster.of(Path(conf), queue=options["yarn_queue"] or "", python=options["yarn_python"] or "", client=client)
+        packed = options["yarn_python_archive"]
+        for name in ("yarn_python", "yarn_python_archive"):
+            if client and options[name] is not None:
+                flag_of_it = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{flag_of_it} needs --yarn-mode cluster: in client mode executors use the path of this Python")
+        if packed is not None and options["yarn_python"] is not None:
+            raise click.UsageError("--yarn-python names a Python of the hosts, --yarn-python-archive a packed one: give one of them")
+        principal, keytab = options["yarn_principal"], options["yarn_keytab"]
+        if (principal is None) != (keytab is None):
+            raise click.UsageError("--yarn-principal and --yarn-keytab need each other")
+        login = None if principal is None else _kerberos_login(principal, Path(keytab))
+        archive = None if packed is None else _python_archive(Path(packed))
+        python = options["yarn_python"] or ""
+        queue = options["yarn_queue"] or ""
+        return YarnCluster.of(Path(conf), queue=queue, python=python, client=client, archive=archive, login=login)
     if kind == "kubernetes":
         if options["kubernetes_image"] is None:
             raise click.UsageError(f"{flag} kubernetes needs --kubernetes-image IMAGE")
@@ -140,6 +173,42 @@ def named_cluster(flag: str, kind: str | None, options: Mapping[str, Any]) -> Cl
             api=options["kubernetes_api"],
         )
     return None
+
+
+def _kerberos_login(principal: str, keytab: Path) -> KerberosLogin:
+    """A login with a keytab. Raises EnvironmentFault: it cannot be used."""
+    from scribengin.launch.yarn_cluster import KerberosLogin
+
+    login = KerberosLogin(principal, keytab)
+    login.check()
+    return login
+
+
+def _python_archive(path: Path) -> PythonArchive:
+    """A packed Python. Raises EnvironmentFault: workers could not run with it."""
+    from scribengin.launch.yarn_python import PythonArchive
+
+    archive = PythonArchive.read(path)
+    if archive.target:
+        click.echo(f"note: the Python of {path} is only a link: every host of the cluster needs {archive.target}", err=True)
+    return archive
+
+
+def ship_python(cluster: Cluster | None) -> None:
+    """Bring a packed Python to HDFS, and report it. If HDFS does not answer that is only reported: a worker's start tries it again."""
+    from scribengin.launch.yarn_cluster import YarnCluster
+    from scribengin.launch.yarn_python import PythonStore
+
+    if not isinstance(cluster, YarnCluster) or cluster.archive is None:
+        return
+    store, archive, begun_s = PythonStore(cluster.file_system, cluster.user, cluster.web), cluster.archive, time.monotonic()
+    try:
+        place, uploaded = store.put(archive)
+    except EnvironmentFault as fault:
+        click.echo(f"{fault.message}; it is tried again when a worker is started", err=True)
+        return
+    took = f"uploaded, {show_bytes(archive.size)} in {show_duration(time.monotonic() - begun_s)}" if uploaded else "there already"
+    click.echo(f"Python archive of the workers: {place} ({took})", err=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ registry.login     user:password of the registry, readable by this user only
 zookeeper/         the embedded registry: its data, port, log
 packages/          the packages of all versions
 spark/             the Spark cluster of `server dev --spark-standalone`
+yarn/              the YARN and the HDFS of `server dev --yarn`
 workers/           the launcher's folder: records and logs of workers
 tokens.json        tokens that were made while no control plane ran; the next start takes them into the registry
 audit.log          who has changed what by the API

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from scribengin.core.errors import ScribenginError
 from scribengin.embedded.standalone import StandaloneCluster
+from scribengin.embedded.yarn import Yarn
 from scribengin.launch.standalone import SparkCluster
+from scribengin.launch.yarn_cluster import YarnCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +75,7 @@ def kept_up(server: Keepable, name: str, tell: Callable[[str], None], *, look_s:
         thread.join()
 
 
-# A Spark standalone cluster on this machine that belongs to `server dev`: for the executors of its workers.
+# Clusters on this machine that belong to `server dev`: for the executors of its workers, or for all of them.
 
 
 class SparkBeside:
@@ -122,3 +124,46 @@ class SparkBeside:
         assert self._watch is not None
         self._watch.__exit__(kind, error, trace)
         self._cluster.stop()
+
+
+class YarnBeside:
+    """A YARN with an HDFS of its own that runs inside the `with` block, for `server dev`; a part of it that ends is restarted. If this
+    process is killed it continues, with its containers, and the next process with the same folder finds it."""
+
+    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        """Prepare it; the block starts it. `folder`: its folder. `tell`: called with messages for people."""
+        self._yarn = Yarn(folder)
+        self._tell = tell
+        self._watch: AbstractContextManager[None] | None = None
+
+    @property
+    def cluster(self) -> YarnCluster:
+        """How workers are submitted to it. It must have been started."""
+        return YarnCluster.of(self._yarn.conf)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the ResourceManager; None if a part of the cluster does not run."""
+        hdfs = self._yarn.hdfs
+        parts = (*self._yarn.nodes, hdfs.name_node, hdfs.data_node)
+        return self._yarn.pid if all(part.up for part in parts) else None
+
+    def start(self) -> None:
+        """Start the parts that do not run. Raises EnvironmentFault."""
+        self._yarn.start()
+        self._yarn.release()
+
+    def clear(self) -> None:
+        """Does nothing: a part that has ended leaves nothing behind."""
+
+    def __enter__(self) -> Self:
+        self._yarn.fetch(self._tell)
+        self.start()
+        self._watch = kept_up(self, "the YARN cluster", self._tell)
+        self._watch.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._watch is not None
+        self._watch.__exit__(kind, error, trace)
+        self._yarn.stop()

@@ -156,7 +156,7 @@ def main() -> None:
     checking = threading.Thread(target=lambda: driver.update(reached=_reached(words["places"])), daemon=True)
     if words["places"] and driver["scribengin"]:
         checking.start()  # while Spark starts: a place that does not answer takes its time
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # as the sessions of workers
+    os.environ["PYSPARK_PYTHON"] = os.environ.get("SCRIBENGIN_EXECUTOR_PYTHON", sys.executable)  # as the sessions of workers
     try:
         from pyspark.sql import SparkSession
 

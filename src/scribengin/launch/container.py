@@ -11,6 +11,8 @@ from pathlib import Path
 
 ENVIRONMENT = "scribengin-environment.json"
 SPARK_MASTER = "SCRIBENGIN_SPARK_MASTER"
+EXECUTOR_PYTHON = "SCRIBENGIN_EXECUTOR_PYTHON"
+"""the Python of executors, if it is not under the driver's path: each container has unpacked its own"""
 
 
 def main() -> None:

@@ -33,7 +33,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import FIRST_COMPILER_ONLY, find_java, spark_home
+from scribengin.core.secret import Secret
 from scribengin.core.storage import read_or_none, replace
 from scribengin.launch import container
 from scribengin.launch.contract import ObservedWorker
@@ -48,12 +50,12 @@ from scribengin.launch.process_launcher import (
 )
 from scribengin.launch.process_launcher import NAME as SETTINGS
 from scribengin.launch.records import WorkerRecords
-from scribengin.launch.yarn_cluster import Application, ResourceManagers
+from scribengin.launch.yarn_cluster import Application, KerberosLogin, ResourceManagers
+from scribengin.launch.yarn_python import FOLDER, LINK, PACK, PythonStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scribengin.core.secret import Secret
     from scribengin.launch.contract import LaunchOrder, State
     from scribengin.launch.records import Stopping
     from scribengin.launch.yarn_cluster import YarnCluster
@@ -71,6 +73,7 @@ _NODE_LOST = -100
 _SESSION_WITHIN = "9m"
 """less than the ten minutes after which YARN itself ends an application master that has not registered"""
 _START = "start.json"
+_PRINCIPAL, _KEYTAB = "spark.kerberos.principal", "spark.kerberos.keytab"
 _USER_STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
 _CONTAINER_STATUS = re.compile(r"exited with\s+exitCode: (-?\d+)")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
@@ -96,6 +99,21 @@ _FAULTS = (
         "a container can have {2} of memory, and {1} was requested for the {0}",
         "request less memory, or raise yarn.scheduler.maximum-allocation-mb and yarn.nodemanager.resource.memory-mb",
     ),
+    (
+        re.compile(rf"File does not exist: (\S+/{re.escape(FOLDER)}/python-\S+)"),
+        "the Python archive {0} was deleted",
+        "leave that folder to Scribengin: the next worker uploads it again",
+    ),
+    (
+        re.compile(r"login\.LoginException: ([^\n]+)"),
+        "the Kerberos login failed: {0}",
+        "check --yarn-principal, --yarn-keytab and krb5.conf with: kinit -kt FILE PRINCIPAL",
+    ),
+    (
+        re.compile(r"Client cannot authenticate via:\s*\[[^\]]*KERBEROS[^\]]*\]|Failed to find any Kerberos tgt"),
+        "the cluster asks for a Kerberos login",
+        "name one with --yarn-principal and --yarn-keytab; or run kinit as the user of the node, and again before the ticket ends",
+    ),
     (re.compile(r"Name node is in safe mode"), "HDFS is in safe mode", "wait until it has left it, or read: hdfs dfsadmin -safemode get"),
     (re.compile(r"Permission denied: user=(\S+?),"), "user {0} may not write to its folder in HDFS", "create /user/{0} for it"),
 )
@@ -115,22 +133,41 @@ class YarnLauncher:
     def __init__(self, folder: Path, cluster: YarnCluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
         self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
         self._cluster = cluster
-        self._managers = ResourceManagers(cluster.web)
+        self._managers = ResourceManagers(cluster.web, cluster.user)
+        self._store = None if cluster.archive is None else PythonStore(cluster.file_system, cluster.user, cluster.web)
         self._asked_s, self._answer = 0.0, list[Application]()
         self._tag = f"scribengin-{sha256(str(self._children.folder).encode()).hexdigest()[:16]}"
 
     def start(self, order: LaunchOrder) -> None:
         """Submit an application, unless the order was begun before; see `Launcher.start`."""
+        check_login(order, self._cluster)
         self._applications()  # nothing is started if YARN does not answer: a client would try for a quarter of an hour
+        if WorkerRecords(self._children.folder / "workers" / order.worker).keeper() is None:
+            self.ship()
 
         def program(records: Path) -> tuple[Sequence[str], Mapping[str, str | None]]:
             tag = f"scribengin-{secrets.token_hex(12)}"
             replace(records / _START, msgspec.json.encode(_Start(tag)))
-            replace(records / container.ENVIRONMENT, _environment(order), private=True)
+            replace(records / container.ENVIRONMENT, _environment(order, self._cluster), private=True)
             return self._submission(order, records, tag)
 
         self._children.start(order, master="yarn", settings=self._settings(order), environment={}, program=program)
         self._asked_s = 0.0
+
+    def ship(self) -> tuple[str, bool]:
+        """Make the Python of the workers available in HDFS, if it is an archive, and delete archives that nothing uses any more.
+
+        Returns:
+            Its URL, empty if it is not an archive; and whether it was uploaded now.
+
+        Raises:
+            EnvironmentFault: HDFS does not answer, or refuses it.
+        """
+        if self._store is None or self._cluster.archive is None:
+            return "", False
+        place, uploaded = self._store.put(self._cluster.archive)
+        self._store.clean(self._managers, self._cluster.archive.digest)
+        return str(place), uploaded
 
     def stop(self, worker: str, grace_s: float) -> None:
         """Kill a worker that has not ended after `grace_s` seconds; see `Launcher.stop`. A launcher does that when it observes."""
@@ -276,7 +313,11 @@ class YarnLauncher:
             "spark.yarn.appMasterEnv.PYSPARK_PYTHON": self._cluster.python,
             "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": self._cluster.python,
         }
-        if path := os.environ.get("PYTHONPATH"):
+        if self._cluster.archive is not None:
+            settings["spark.yarn.config.gatewayPath"] = str(spark_home())  # Spark's jars are those of the archive
+            settings["spark.yarn.config.replacementPath"] = self._cluster.archive.spark_home
+            settings.pop("spark.executorEnv.PYTHONPATH", None)  # a path of this machine
+        elif path := os.environ.get("PYTHONPATH"):
             settings["spark.yarn.appMasterEnv.PYTHONPATH"] = path  # so that the container can import what this process can
         if self._cluster.local:
             settings["spark.yarn.appMasterEnv.SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -285,6 +326,10 @@ class YarnLauncher:
     def _submission(self, order: LaunchOrder, records: Path, tag: str) -> tuple[Sequence[str], Mapping[str, str | None]]:
         """The command and the environment of the client. `tag`: the tag of this start."""
         private = f"{records / container.ENVIRONMENT}#{container.ENVIRONMENT}"
+        tags, archives = [self._tag, tag], list[str]()
+        if self._store is not None and self._cluster.archive is not None:
+            tags.append(self._cluster.archive.tag)
+            archives = [f"--archives={self._store.folder / self._cluster.archive.name}#{LINK}"]  # besides those of spark.yarn.dist.archives
         command = [
             str(spark_home() / "bin" / "spark-submit"),
             "--master=yarn",
@@ -293,7 +338,8 @@ class YarnLauncher:
             f"--properties-file={records / SETTINGS}",
             f"--files={private}",  # besides those of spark.yarn.dist.files
             # these take precedence over the settings of a flow
-            f"--conf=spark.yarn.tags={self._tag},{tag}",
+            *archives,
+            f"--conf=spark.yarn.tags={','.join(tags)}",
             "--conf=spark.yarn.submit.waitAppCompletion=false",
             container.__file__,
             *order.argv[1:],
@@ -314,7 +360,8 @@ class YarnClientLauncher(LauncherHere):
 
     def start(self, order: LaunchOrder) -> None:
         """Start a worker; see `Launcher.start`. Raises Unreachable: YARN does not answer."""
-        ResourceManagers(self._cluster.web).check_active()  # Spark would try for a quarter of an hour
+        check_login(order, self._cluster)
+        ResourceManagers(self._cluster.web, self._cluster.user).check_active()  # Spark would try for a quarter of an hour
         settings = _executor_settings(order, self._cluster)
         environment = {"HADOOP_CONF_DIR": str(self._cluster.conf)}
         if self._cluster.local:
@@ -332,11 +379,37 @@ def _executor_settings(order: LaunchOrder, cluster: YarnCluster) -> dict[str, st
         "spark.yarn.jars": f"local:{spark_home()}/jars/*",
         "spark.executorEnv.PYSPARK_PYTHON": cluster.python,
     }
+    if cluster.login is not None:
+        settings[_PRINCIPAL] = cluster.login.principal
+        settings[_KEYTAB] = str(cluster.login.keytab.absolute())
     if cluster.queue:
         settings["spark.yarn.queue"] = cluster.queue
     if cluster.local:
         settings["spark.executorEnv.SPARK_LOCAL_IP"] = "127.0.0.1"
     return settings
+
+
+def check_login(order: LaunchOrder, cluster: YarnCluster) -> None:
+    """Raise EnvironmentFault if a worker's Kerberos login, of its flow or of the node, cannot be used."""
+    own = {
+        name: value.reveal() if isinstance(value, Secret) else value for name in (_PRINCIPAL, _KEYTAB) if (value := order.spark.get(name))
+    }
+    if not own:
+        if cluster.login is not None:
+            cluster.login.check()
+        return
+    if len(own) < 2:
+        raise EnvironmentFault(
+            f"the flow sets only {', '.join(own)}", remedy=f"set {_PRINCIPAL} and {_KEYTAB} of the tier, or neither", code="yarn-kerberos"
+        )
+    login = KerberosLogin(own[_PRINCIPAL], Path(own[_KEYTAB]))
+    login.check()
+    if login.name != cluster.user:
+        raise EnvironmentFault(
+            f"the flow's principal is the user {login.name} in YARN, and this node manages the applications of {cluster.user}",
+            remedy=f"start a node for it: --yarn-principal {login.principal} --yarn-keytab FILE",
+            code="yarn-kerberos",
+        )
 
 
 def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int | None, str]:
@@ -363,7 +436,7 @@ def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int
             return 128 - status, f"ended by signal {status - 128} ({strsignal(status - 128)})"
         return status, f"ended with status {status}"
     if found := _NO_PROGRAM.search(said):
-        return 127, f"its host cannot start {found[1]}; install Python and Scribengin there, or name another path: --yarn-python"
+        return 127, _unstartable(found[1])
     if found := _CONTAINER_STATUS.search(said):
         code = int(found[1])
         if code in _MEMORY_EXCEEDED:
@@ -374,6 +447,16 @@ def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int
             return 128 - code, f"ended by signal {code - 128} ({strsignal(code - 128)})"
         return (code, f"ended with status {code}: {said}") if code >= 0 else (None, f"YARN ended its container ({code}): {said}")
     return None, f"it failed in YARN: {submission_fault(said) or said or 'without a reason'}"
+
+
+def _unstartable(program: str) -> str:
+    """Why a host cannot start a Python, and what to do."""
+    if program.startswith(f"./{LINK}/"):
+        return (
+            f"its host cannot start {program.removeprefix(f'./{LINK}/')} of the Python archive: it is made for another system, or a link "
+            f"to a Python that the host does not have, as in a packed venv; {PACK}"
+        )
+    return f"its host cannot start {program}; install Python and Scribengin there, or name another path: --yarn-python"
 
 
 def submission_fault(output: str) -> str:
@@ -402,10 +485,11 @@ def _state_of(application: Application) -> State:
     return "running" if application.state == "RUNNING" else "starting"
 
 
-def _environment(order: LaunchOrder) -> bytes:
+def _environment(order: LaunchOrder, cluster: YarnCluster) -> bytes:
     """The variables of the worker, with secrets, for a file that only its user may read."""
     hidden = {name: secret.reveal() for name, secret in order.secrets.items()}
-    return msgspec.json.encode({**order.environment, **hidden, container.SPARK_MASTER: "yarn"})
+    python = {} if cluster.archive is None else {container.EXECUTOR_PYTHON: cluster.python}
+    return msgspec.json.encode({**order.environment, **hidden, container.SPARK_MASTER: "yarn", **python})
 
 
 def _container_output(logs: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import urllib.error
 import urllib.request
@@ -21,10 +22,52 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from scribengin.launch.yarn_python import PythonArchive
+
 _Kind = TypeVar("_Kind")
+_KEYTAB = b"\x05"
+"""the first byte of every keytab"""
 _ANSWER_S = 5.0
 _ANSWER_BYTES = 2**26
 _LIVE = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"})
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """A login with a keytab. Its content is never read here: Spark's client logs in with it, and stages it for the driver."""
+
+    principal: str
+    keytab: Path
+
+    @property
+    def name(self) -> str:
+        """The name of its user in Hadoop: the principal's first part, by Hadoop's default rule."""
+        return re.split("[/@]", self.principal)[0]
+
+    def check(self) -> None:
+        """Raise EnvironmentFault unless the principal is one, and the keytab a file that this user, and no other, may read."""
+        if not re.fullmatch(r"[^\s/@]+(/[^\s/@]+)?(@[^\s/@]+)?", self.principal):
+            raise EnvironmentFault(
+                f'"{self.principal}" is not a valid Kerberos principal', remedy="write NAME@REALM, or NAME/HOST@REALM", code="yarn-kerberos"
+            )
+        try:
+            with self.keytab.open("rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                is_one = file.read(1) == _KEYTAB
+        except OSError as error:
+            remedy = "name a keytab that the user of the node can read; it is needed at each start of a worker"
+            raise EnvironmentFault(
+                f"the keytab {self.keytab} cannot be read: {error.strerror}", remedy=remedy, code="yarn-kerberos"
+            ) from error
+        if mode & 0o077:
+            raise EnvironmentFault(
+                f"{self.keytab} holds a key, and other users of this machine can read it",
+                remedy=f"chmod 600 {self.keytab}",
+                code="file-open",
+            )
+        if not is_one:
+            remedy = f"make one: ktutil, kadmin ktadd, or ktpass; read it with: klist -kt {self.keytab}"
+            raise EnvironmentFault(f"{self.keytab} is not a keytab", remedy=remedy, code="yarn-kerberos")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +78,10 @@ class YarnCluster:
         conf: the folder with the settings of its clients: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`.
         web: the addresses of the ResourceManagers' web pages, `http://host:port`; more than one if another takes over when one fails.
         queue: the queue of the applications; empty: YARN's default.
-        python: the Python of drivers and executors, on every host of the cluster.
+        python: the Python of drivers and executors, on every host of the cluster; or in the containers, if it is in an archive.
+        archive: the archive with that Python; None if the hosts have it.
+        file_system: the URL of the cluster's file system, `fs.defaultFS`; empty if it is not set.
+        login: the Kerberos login of applications; None if they use the ticket of this process, or the cluster is not secured.
         local: True if only this machine reaches the cluster.
         client: True for client mode.
     """
@@ -46,6 +92,15 @@ class YarnCluster:
     python: str = sys.executable
     local: bool = False
     client: bool = False
+    archive: PythonArchive | None = None
+    file_system: str = ""
+    login: KerberosLogin | None = None
+
+    @property
+    def user(self) -> str:
+        """The user of its applications: HADOOP_USER_NAME, the principal's name before the first `/` or `@`, or the user of this process.
+        A cluster whose rules (`hadoop.security.auth_to_local`) give a principal another name needs HADOOP_USER_NAME."""
+        return os.environ.get("HADOOP_USER_NAME") or (self.login.name if self.login is not None else getuser())
 
     @property
     def master(self) -> str:
@@ -53,14 +108,25 @@ class YarnCluster:
         return f"yarn at {self.web[0]}"
 
     @classmethod
-    def of(cls, conf: Path, *, queue: str = "", python: str = "", client: bool = False) -> YarnCluster:
+    def of(
+        cls,
+        conf: Path,
+        *,
+        queue: str = "",
+        python: str = "",
+        client: bool = False,
+        archive: PythonArchive | None = None,
+        login: KerberosLogin | None = None,
+    ) -> YarnCluster:
         """The cluster of a folder with settings.
 
         Args:
             conf: the folder.
             queue: see `YarnCluster`.
-            python: see `YarnCluster`; empty: the path of this Python.
+            python: see `YarnCluster`; empty: the path of this Python, or that of the archive.
             client: see `YarnCluster`.
+            archive: see `YarnCluster`.
+            login: see `YarnCluster`.
 
         Raises:
             EnvironmentFault: the folder has no valid settings of a ResourceManager.
@@ -86,7 +152,17 @@ class YarnCluster:
                 code="yarn-settings",
             )
         local = all(urlsplit(each).hostname in ("127.0.0.1", "localhost", "::1") for each in web)
-        return cls(conf.absolute(), tuple(web), queue, python or sys.executable, local, client)
+        return cls(
+            conf=conf.absolute(),
+            web=tuple(web),
+            queue=queue,
+            python=archive.python if archive is not None else python or sys.executable,
+            local=local,
+            client=client,
+            archive=archive,
+            file_system=settings.get("fs.defaultFS", ""),
+            login=login,
+        )
 
 
 class Application(msgspec.Struct, frozen=True, rename="camel"):
@@ -191,8 +267,10 @@ class _Wrapped(msgspec.Struct, frozen=True, rename="camel"):
 class ResourceManagers:
     """The REST API of a cluster's ResourceManagers, as far as launchers and `doctor` need it."""
 
-    def __init__(self, web: Sequence[str]) -> None:
+    def __init__(self, web: Sequence[str], user: str = "") -> None:
+        """`web`: their addresses. `user`: as whom they are asked, if they do not ask for more; empty: `yarn_user`."""
         self._web = list(web)
+        self._user = user or yarn_user()
 
     @property
     def web(self) -> str:
@@ -217,7 +295,7 @@ class ResourceManagers:
         path = f"/ws/v1/cluster/apps?applicationTags={quote(tag)}&deSelects=resourceRequests,appNodeLabelExpression"
         found = self._decoded(path, _Found)
         # anyone may tag an application
-        return [each for each in found.apps.app if each.user == yarn_user()] if found.apps is not None else []
+        return [each for each in found.apps.app if each.user == self._user] if found.apps is not None else []
 
     def check_active(self) -> None:
         """Raise Unreachable unless a ResourceManager is active. One that has just started answers before it has recovered its
@@ -226,7 +304,7 @@ class ResourceManagers:
 
     def kill(self, application: str) -> None:
         """Kill an application. Raises Unreachable, EnvironmentFault: this user may not."""
-        self._call(f"/ws/v1/cluster/apps/{application}/state?user.name={quote(yarn_user())}", b'{"state":"KILLED"}')
+        self._call(f"/ws/v1/cluster/apps/{application}/state?user.name={quote(self._user)}", b'{"state":"KILLED"}')
 
     def _decoded(self, path: str, kind: type[_Kind]) -> _Kind:
         """The answer, as a value of that type."""
@@ -251,9 +329,16 @@ class ResourceManagers:
                     said: bytes = answer.read(_ANSWER_BYTES)
             except urllib.error.HTTPError as error:
                 error.close()
+                if error.code == 401 and "negotiate" in error.headers.get("WWW-Authenticate", "").lower():
+                    raise EnvironmentFault(
+                        f"YARN's ResourceManager at {web} asks for a Kerberos ticket (SPNEGO) on its web page; Scribengin cannot give one",
+                        remedy="let the cluster's web pages take users by name (hadoop.http.authentication.type=simple), or run a proxy on "
+                        "this machine that gives the ticket, and name it in --yarn-conf (yarn.resourcemanager.webapp.address)",
+                        code="yarn-kerberos",
+                    ) from error
                 if error.code in (401, 403):
                     raise EnvironmentFault(
-                        f"YARN's ResourceManager at {web} refuses this user ({yarn_user()}): {error.code} {error.reason}",
+                        f"YARN's ResourceManager at {web} refuses this user ({self._user}): {error.code} {error.reason}",
                         remedy="run the node as a user who may use and end applications of the queue",
                         code="yarn-refused",
                     ) from error

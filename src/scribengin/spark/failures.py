@@ -6,7 +6,17 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from scribengin.core.errors import FencedError, Refused, ScribenginError, SinkError, SourceError, StateError, StepError, Unreachable
+from scribengin.core.errors import (
+    EnvironmentFault,
+    FencedError,
+    Refused,
+    ScribenginError,
+    SinkError,
+    SourceError,
+    StateError,
+    StepError,
+    Unreachable,
+)
 
 Fate = Literal["transient", "permanent"]
 
@@ -35,6 +45,9 @@ _TRANSIENT = (
     "Too many open files",
     "CONCURRENT_STREAM_LOG_UPDATE",
 )
+# Executors without the driver's Python: it has another version, does not exist there, is of another system, may not be executed.
+_OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+?),")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"[^\n]*error=(?:2|8|13),')
 # Messages of Hadoop's client in Spark's JVM about an unavailable HDFS that stores the flow's checkpoints.
 _CALL = re.compile(r"Call From \S+ to (\S+) failed on (?:[\w ]+: )?(?:[\w.]+\.)?(\w+: [^;\n]+)")
 _CUT = re.compile(r'(\w[\w ]+) between local host is: [^;]+; destination host is: "([^"]+)":(\d+)')
@@ -80,6 +93,8 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
         return crash, "transient"
     if (away := _unreachable_hdfs(text)) is not None:
         return away, "transient"
+    if (unlike := _python_of_executors(text)) is not None:
+        return unlike, "permanent"
     if any(sign in text for sign in _TRANSIENT):
         return ScribenginError(_first_sentence(text), remedy="it is retried automatically; if the error persists, see the log"), "transient"
     condition = condition_of(error)
@@ -90,6 +105,18 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
         kind, message = found[-1]
         return ScribenginError(f"{kind}: {message}"), "permanent"
     return ScribenginError(_first_sentence(text)), "permanent"
+
+
+def _python_of_executors(text: str) -> EnvironmentFault | None:
+    """The error for executors whose Python is not the driver's, or cannot be started; None if `text` is not about that."""
+    if found := _OTHER_PYTHON.search(text):
+        said = f"the executors have Python {found[1]}, and the driver has {found[2]}"
+    elif found := _NO_PYTHON.search(text):
+        said = f"a host of the executors cannot start {found[1]}"
+    else:
+        return None
+    remedy = "install the same minor version of Python, with Scribengin, under one path on all hosts of the cluster"
+    return EnvironmentFault(said, remedy=f"{remedy}; in YARN it can be an archive: --yarn-python-archive", code="executor-python")
 
 
 def _crash(text: str) -> ScribenginError | None:

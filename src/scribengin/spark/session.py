@@ -153,7 +153,10 @@ class SparkStart:
             settings["spark.driver.memory"] = memory
         log = folder / "log4j2.properties"
         log.parent.mkdir(parents=True, exist_ok=True)
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, self._master)
+        os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, self._master)
+        # in a container with a Python of its own, its executors have that under another path: see launch.container
+        unpacked = os.environ.get("SCRIBENGIN_EXECUTOR_PYTHON") if self._master == "yarn" else None
+        os.environ["PYSPARK_PYTHON"] = unpacked or os.environ["PYSPARK_DRIVER_PYTHON"]
         log.write_text(_LOG4J)
         # both programs that start Java, we and Spark's launcher, split this like a shell: a folder's name may have blanks
         options = shlex.join([f"-Dlog4j2.configurationFile={log.resolve().as_uri()}", f"-Djava.io.tmpdir={folder.resolve()}"])

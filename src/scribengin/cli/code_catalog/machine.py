@@ -239,6 +239,29 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/launch/test_yarn.py::test_a_user_who_may_not_is_told",
     ),
     met(
+        "yarn-kerberos",
+        "A Kerberos login for YARN that cannot be used",
+        "The keytab or the principal is not valid, the flow's login is another user's than the node's, or the web page of the "
+        "ResourceManager asks for a ticket (SPNEGO), which a node cannot give.",
+        "Do what the message says; docs/yarn.md explains who logs in with what.",
+        "tests/launch/test_yarn_kerberos.py::test_a_page_that_asks_for_a_ticket_is_told",
+    ),
+    met(
+        "yarn-python-archive",
+        "A packed Python with which no worker in YARN could run",
+        "The archive has no `bin/python`, lacks Scribengin or PySpark or has them in another version than the node, cannot be read, or "
+        "cannot be stored in HDFS.",
+        "Do what the message says; how to pack one is in docs/yarn.md.",
+        "tests/launch/test_yarn_python.py::test_an_archive_with_which_no_worker_could_run_is_refused",
+    ),
+    met(
+        "executor-python",
+        "Executors have another Python than the driver, or none",
+        "PySpark needs the same minor version on all hosts of a cluster, at the path that the worker was started with.",
+        "Install it there, with Scribengin; in YARN, `--yarn-python` names another path, and `--yarn-python-archive` ships it.",
+        "tests/launch/test_yarn_python.py::test_executors_without_the_python_of_the_driver_are_told",
+    ),
+    met(
         "kubernetes-settings",
         "No access to a Kubernetes cluster, or an invalid pod template",
         "The kubeconfig file, its context or the file of `--kubernetes-pod-template` cannot be read or used.",

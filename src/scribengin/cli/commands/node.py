@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import AnsweringCommand, CommandAnswer
-from scribengin.cli.cluster_options import cluster_options, named_cluster
+from scribengin.cli.cluster_options import cluster_options, hadoop_settings, named_cluster, ship_python
 from scribengin.cli.server_options import folder_option, listen_options, registry_options, until_asked
 from scribengin.cli.value_options import capacity_options
 
@@ -67,8 +67,11 @@ def command(
         raise click.UsageError("--cores and --memory are for nodes where Spark runs in the workers; a cluster has its own limits")
     called = name or socket.gethostname()
     token = token_of(os.environ)
-    with until_asked() as asked, NodeAgent(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node:
-        click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, files in {home.folder}", err=True)
-        asked.wait()
-        click.echo("stopping; its workers keep running", err=True)
+    agent = NodeAgent(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen)
+    with hadoop_settings(cluster), until_asked() as asked:
+        ship_python(cluster)
+        with agent as node:
+            click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, files in {home.folder}", err=True)
+            asked.wait()
+            click.echo("stopping; its workers keep running", err=True)
     return CommandAnswer({"name": called, "registry": str(entrance.address), "http": node.url, "home": str(home.folder)})
