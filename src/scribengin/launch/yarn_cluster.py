@@ -208,7 +208,8 @@ class ResourceManagers:
 
     def tagged(self, tag: str) -> list[Application]:
         """The applications of this user with a tag, also those that have ended, as long as YARN remembers them. Raises Unreachable."""
-        path = f"/ws/v1/cluster/apps?applicationTags={quote(tag)}&deSelects=resourceRequests,appNodeLabelExpression"
+        # without the user's name a cluster with `yarn.acl.enable` leaves out times and logs
+        path = f"/ws/v1/cluster/apps?applicationTags={quote(tag)}&deSelects=resourceRequests,appNodeLabelExpression&{_as_user()}"
         found = self._decoded(path, _Found)
         # anyone may tag an application
         return [each for each in found.apps.app if each.user == yarn_user()] if found.apps is not None else []
@@ -220,7 +221,7 @@ class ResourceManagers:
 
     def kill(self, application: str) -> None:
         """Kill an application. Raises Unreachable, EnvironmentFault: this user may not."""
-        self._call(f"/ws/v1/cluster/apps/{application}/state?user.name={quote(yarn_user())}", b'{"state":"KILLED"}')
+        self._call(f"/ws/v1/cluster/apps/{application}/state?{_as_user()}", b'{"state":"KILLED"}')
 
     def _decoded(self, path: str, kind: type[_Kind]) -> _Kind:
         """The answer, as a value of that type."""
@@ -264,6 +265,11 @@ class ResourceManagers:
             remedy="check that it is running, and that yarn-site.xml has the address of its web page",
             code="cluster-silent",
         ) from why
+
+
+def _as_user() -> str:
+    """The part of a query by which a cluster without Kerberos knows who sends it."""
+    return f"user.name={quote(yarn_user())}"
 
 
 def _is_active(info: bytes) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.embedded.hdfs import Hdfs
     from tests.conftest import FlowFolder
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 FLOW = """
 version: 1
