@@ -2,7 +2,9 @@
 
 Start: seconds from the command (`scribengin apply`, or `spark-submit`) to the first visible file of the output in HDFS. Recovery: seconds
 from the kill of a driver's container to the next visible file of the flow, and from the kill of an empty job's application master to the
-moment at which YARN runs its second attempt. Writes: files that are created in HDFS for each Batch of the flow besides its data files.
+moment at which YARN runs its second attempt. Writes in HDFS for each Batch of the flow besides its data file: files that are created
+(without the heartbeat of the lease, an empty file each five seconds), those of them that have content (a block), and those that are
+durable on the disks of the DataNodes before the next step (`hsync`); HDFS itself does not sync a file that is closed.
 Contenders take turns in one YARN with two NodeManagers; medians. All checkpoints and outputs are in HDFS, and each contender has one
 executor.
 """
@@ -27,6 +29,7 @@ from scribengin.core.java import find_java, spark_home
 from scribengin.embedded.yarn import Yarn
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.launch.yarn_cluster import ResourceManagers
+from scribengin.state.lease import BEAT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +71,7 @@ def measure(folder: Path, control: YarnControl, runs: int) -> None:
     data.mkdir()
     for name, text in {"job.py": JOB, "empty.py": EMPTY}.items():
         (folder / name).write_text(text)
-    found: dict[str, list[float]] = {"flow": [], "job": [], "recovery": [], "attempt": [], "writes": []}
+    found: dict[str, list[float]] = {"flow": [], "job": [], "recovery": [], "attempt": [], "created": [], "filled": [], "synced": []}
     with Feed(data):
         for turn in range(runs):
             contenders = [lambda turn=turn: of_flow(folder, control, turn, found), lambda turn=turn: of_job(folder, control, turn, found)]
@@ -76,12 +79,12 @@ def measure(folder: Path, control: YarnControl, runs: int) -> None:
                 contender()
             found["attempt"].append(of_attempt(folder, control))
             print({name: [round(each, 1) for each in values] for name, values in found.items()}, flush=True)
-    flow, job, recovery, attempt, writes = (statistics.median(values) for values in found.values())
+    flow, job, recovery, attempt, created, filled, synced = (statistics.median(values) for values in found.values())
     print(f"start to the first output: a flow {flow:.1f} s, spark-submit of a job {job:.1f} s: {flow / job:.2f} x")
     bound_s = 1.5 * (attempt + 10)
     print(f"driver killed to the next output: a flow {recovery:.1f} s (bound {bound_s:.1f} s)")
     print(f"application master of an empty job killed to its second attempt: {attempt:.1f} s")
-    print(f"files that a flow creates in HDFS besides its data, for each Batch: {writes:.1f}")
+    print(f"in HDFS for each Batch, besides its data: {created:.1f} files, {filled:.1f} with content, {synced:.1f} of them with hsync")
 
 
 def of_flow(folder: Path, control: YarnControl, turn: int, found: dict[str, list[float]]) -> None:
@@ -94,10 +97,11 @@ def of_flow(folder: Path, control: YarnControl, turn: int, found: dict[str, list
     control.wait_for(lambda: bool(files(out)), "the first output of the flow")
     found["flow"].append(time.monotonic() - begun_s)
     time.sleep(10)
-    before, created = files(out), creates(control)
+    before, begun = files(out), writes(control)
     time.sleep(20)
     batches = len(files(out)) - len(before)  # one executor with one core writes one file for each Batch
-    found["writes"].append((creates(control) - created) / batches - 1)
+    for kind, count in writes(control).items():
+        found[kind].append((count - begun[kind] - (20 / BEAT_S if kind == "created" else 0)) / batches - 1)
     killed_s = time.monotonic()
     control.yarn.kill_containers(control.driver(name))
     before = files(out)
@@ -185,9 +189,13 @@ def files(out: str) -> set[str]:
     return set()
 
 
-def creates(control: YarnControl) -> int:
-    """The number of files that HDFS has created so far."""
-    return int(control.yarn.hdfs.name_node.asked("service=NameNode,name=NameNodeActivity", 10.0)["FilesCreated"])
+def writes(control: YarnControl) -> dict[str, float]:
+    """What HDFS has done so far: files created (its own figure `FilesCreated` has folders too), blocks written, and calls of hsync."""
+    hdfs = control.yarn.hdfs
+    name = hdfs.name_node.asked("service=NameNode,name=NameNodeActivity", 10.0)
+    data = hdfs.data_node.asked("service=DataNode,name=DataNodeActivity-*", 10.0)
+    # each hsync syncs the data and the checksums of its block
+    return {"created": name["CreateFileOps"], "filled": data["BlocksWritten"], "synced": data["FsyncCount"] / 2}
 
 
 class Feed:

@@ -31,6 +31,9 @@ for word in sys.argv[2:]:
         eaten = bytearray(os.urandom(2**20) * int(value))
     elif name == "say":
         print(os.environ[value], flush=True)
+    elif name == "work":  # in executors: eight tasks of so many seconds each
+        spark.sparkContext.parallelize(range(8), 8).foreach(lambda _, seconds=float(value): time.sleep(seconds))  # type: ignore[misc]
+        note(f"worked {value}")
     elif name == "count":  # in executors
         note(f"counted {spark.range(int(value)).count()}")
 note(f"up {os.getpid()}")

@@ -149,6 +149,8 @@ def test_the_memory_of_a_driver_is_that_of_the_tier_unless_it_has_executors(tmp_
     check(tmp_path, CHAIN + tiers % "", "spark-setting", "spark.driver.memory cannot be set here")
     right = (tiers % ", executors: 2").replace("«spark.driver.memory: 2g", "spark.driver.memory: 2g, spark.driver.memoryOverhead: 1g")
     assert problems(tmp_path, CHAIN + right) == []
+    scaled = (tiers % "").replace("«spark.driver.memory: 2g}}}", "spark.driver.memory: 2g}}, autoscale: {lag: 1m, max: 4}}")
+    assert problems(tmp_path, CHAIN + scaled) == [], "it has executors too"
 
 
 def test_what_no_tier_reaches_is_told_once(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ class Yarn:
         memory_mib: int = 4096,
         queues: Mapping[str, int] | None = None,
         check_memory: bool = False,
+        settings: Mapping[str, object] | None = None,
+        scheduler: Mapping[str, object] | None = None,
     ) -> None:
         """Find a running cluster of this folder, or prepare one.
 
@@ -108,6 +110,8 @@ class Yarn:
             memory_mib: the memory in MiB that each of them offers, whatever the machine has.
             queues: queue → its share in percent, together 100; by default all of it is one queue, `default`.
             check_memory: kill containers that use more memory than they have requested.
+            settings: further settings of the ResourceManager.
+            scheduler: further settings of its CapacityScheduler; names are relative to `yarn.scheduler.capacity.`.
         """
         self.folder = folder.absolute()
         self.hdfs = Hdfs(self.folder / "hdfs")
@@ -117,6 +121,8 @@ class Yarn:
         self._memory_mib = memory_mib
         self._queues = dict(queues or {"default": 100})
         self._check_memory = check_memory
+        self._settings = dict(settings or {})
+        self._scheduler = dict(scheduler or {})
 
     @property
     def conf(self) -> Path:
@@ -233,6 +239,7 @@ class Yarn:
                 "yarn.resourcemanager.am.max-attempts": 2,
                 # a killed NodeManager is noticed after 10 s, not after ten minutes
                 "yarn.nm.liveness-monitor.expiry-interval-ms": _NODE_SILENT_MS,
+                **self._settings,
             },
         )
         write_site(
@@ -242,6 +249,7 @@ class Yarn:
                 **{f"yarn.scheduler.capacity.root.{queue}.capacity": share for queue, share in self._queues.items()},
                 "yarn.scheduler.capacity.maximum-am-resource-percent": 0.9,
                 "yarn.scheduler.capacity.resource-calculator": "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator",
+                **{f"yarn.scheduler.capacity.{name}": value for name, value in self._scheduler.items()},
             },
         )
         confs = {manager.name: manager_conf}

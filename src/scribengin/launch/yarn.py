@@ -78,6 +78,7 @@ _USER_STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
 _CONTAINER_STATUS = re.compile(r"exited with\s+exitCode: (-?\d+)")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _CONTAINER = re.compile(r"container_\w+")
+_NO_ROOM = re.compile(r"not yet activated|waiting for resources|Skipping AM assignment|(?:resource|capacity) limit|has reached its maximum")
 _FRAME = re.compile(
     rb"\A(?:(?:Container: |LogAggregationType: |LogType:|LogLastModifiedTime:|LogLength:|LogContents:|={9,}).*\n)+"
     rb"|End of LogType:[^\n]*\n\*+\s*\Z"
@@ -113,6 +114,13 @@ _FAULTS = (
         re.compile(r"Client cannot authenticate via:\s*\[[^\]]*KERBEROS[^\]]*\]|Failed to find any Kerberos tgt"),
         "the cluster asks for a Kerberos login",
         "name one with --yarn-principal and --yarn-keytab; or run kinit as the user of the node, and again before the ticket ends",
+    ),
+    (
+        re.compile(
+            r"queue=(\S+) doesn't have permission to access all labels in resource request\. labelExpression of resource request=(\S+?)\."
+        ),
+        "the queue {0} may not use the node label {1}",
+        "use another label (spark.yarn.am.nodeLabelExpression, spark.yarn.executor.nodeLabelExpression) or queue, or have the rights given",
     ),
     (re.compile(r"Name node is in safe mode"), "HDFS is in safe mode", "wait until it has left it, or read: hdfs dfsadmin -safemode get"),
     (re.compile(r"Permission denied: user=(\S+?),"), "user {0} may not write to its folder in HDFS", "create /user/{0} for it"),
@@ -276,7 +284,7 @@ class YarnLauncher:
             if stopping is not None and stopping.dies_at_s <= time.monotonic():
                 self._managers.kill(application.id)
             state = _state_of(application)
-            reason = " ".join(application.diagnostics.split()) if state == "starting" else ""
+            reason = _waiting(application.diagnostics) if state == "starting" else ""
             return ObservedWorker(worker, state, here.order, started_s, where, None, None, reason, stopping is not None)
         status, reason = outcome_of(application, stopping)
         return ObservedWorker(
@@ -478,6 +486,14 @@ def _tail(files: Sequence[str]) -> str:
     with Path(files[-1]).open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
         return file.read().decode(errors="replace")
+
+
+def _waiting(diagnostics: str) -> str:
+    """Why an application does not run yet, in YARN's own words, with what to do if its queue has no room."""
+    said = " ".join(diagnostics.split())
+    if not _NO_ROOM.search(said):
+        return said
+    return f"waits for room in its queue: {said.rstrip('. ;')}; free resources there, use another queue (--yarn-queue), or request less"
 
 
 def _state_of(application: Application) -> State:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Unreachable
+from scribengin.core.remote import RemotePath
 from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
 from scribengin.local.preflight import placing_errors
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.plan.key_columns import key_columns
+from scribengin.plan.tier_flows import CHANNEL
 from scribengin.spark.commit import QueryContext
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled_query import QueryParts
@@ -28,6 +30,7 @@ from scribengin.state.publishing import recover_query
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from structlog.typing import FilteringBoundLogger
@@ -59,6 +62,10 @@ class OpenedQuery:
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int] = field(default_factory=dict)
     first: int = 0
+    spark_log: Path | None = None
+    """see `QueryContext.spark_log`"""
+    published: int = -1
+    """see `QueryContext.published`"""
 
     def make_run(
         self,
@@ -103,8 +110,18 @@ class OpenedQuery:
             pressure=pressure,
             helpers=helpers,
             tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead, self.plan.static_sources),
+            spark_log=self.spark_log,
+            published=self.published,
+            notes_each=self.spark_log is not None and self._has_channels,
         )
         return QueryRun(context, once, fed, all_fed)
+
+    @property
+    def _has_channels(self) -> bool:
+        """True if the query reads or writes channels, whose other ends wait until its Batches are published."""
+        flow = self.parts.plan.flow
+        types = [*(flow.sources[id_].type for id_ in self.plan.sources), *(flow.sinks[id_].type for id_ in self.plan.sinks)]
+        return CHANNEL in types
 
     def totals(self) -> Totals:
         """The counts of the whole lineage."""
@@ -205,7 +222,16 @@ def _open(
         lease=lease,
         limits=limits_by_source(parts),
         static=static_by_source(query, sources),
+        spark_log=spark_log_of(prepared, query),
     )
+
+
+def spark_log_of(prepared: Prepared, query: QueryPlan) -> Path | None:
+    """The folder of this machine with Spark's log of a query without state whose state folder is elsewhere; None if Spark's log is a part
+    of the state. See docs/decisions/0088-a-query-without-state-needs-no-log-of-spark.md."""
+    if query.stateful or not isinstance(prepared.folder.path, RemotePath):
+        return None
+    return prepared.scratch / "spark-log" / query.name
 
 
 def limits_by_source(parts: QueryParts) -> dict[str, BatchLimits]:
@@ -234,14 +260,16 @@ def _claimed(opened: OpenedQuery, prepared: Prepared, *, adopt: bool) -> OpenedQ
     for id_, sink in opened.parts.sinks.items():
         with placing_errors(prepared, id_):
             sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
+    published = -1
     try:
-        recover_query(opened.folder, opened.parts.sinks, lineage=lineage.id, lease=opened.lease)
+        newest = recover_query(opened.folder, opened.parts.sinks, lineage=lineage.id, lease=opened.lease)
+        published = -1 if newest is None else newest.batch.number
     except Unreachable:
         # a Batch was decided for a member of a group that is unavailable: Spark runs it again, so that it is published when the member is
         # back
         if not any(chooses(sink) for sink in opened.parts.sinks.values()):
             raise
-    return replace(opened, lineage=lineage.id, starts=lineage.starts, first=lineage.first)
+    return replace(opened, lineage=lineage.id, starts=lineage.starts, first=lineage.first, published=published)
 
 
 def open_stager(spark: SparkSession, tier: Prepared, code: UserCode, settings: RunSettings) -> Stager:

@@ -195,6 +195,13 @@ class QueryContext:
     """the other workers of the tier; None if it has only this one"""
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
     """how many records have become dead letters in this process"""
+    spark_log: Path | None = None
+    """a folder on this machine for Spark's log of a query without state, if its state folder is elsewhere: the decisions say which Batch is
+    next, so that the log need not outlive a start. None: the log is a part of the state"""
+    published: int = -1
+    """the newest Batch that was known to be published when the query was claimed"""
+    notes_each: bool = False
+    """True if others wait for the record that a Batch is published; else it is written when no Batch follows. Only with `spark_log`"""
 
 
 @dataclass(slots=True, kw_only=True)

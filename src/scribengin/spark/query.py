@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import msgspec
 from scribengin.connectors.abilities import buffers_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.remote import RemotePath
+from scribengin.core.storage import make_folder, remove_tree
 from scribengin.spark.commit import BatchHold, BatchRunner, CommittedBatch
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled_query import StreamInputs
@@ -39,6 +41,7 @@ from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
 from scribengin.state.intents import Intents
+from scribengin.state.ledger import note_published
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -71,6 +74,8 @@ def tasks_under_way(spark: SparkSession, group: str) -> tuple[int, int] | None:
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
 """Seconds before each restart after a temporary failure; a continuous run repeats the last value."""
 ONCE_TRIES = 3
+_NOTED_AFTER_S = 5.0
+"""seconds after which the last Batch of a query that waits is recorded as published; the decision of a following one would show it"""
 _POLL_S = 0.1
 _LATE_EVERY_S = 60.0
 _TASKS_EVERY = 5
@@ -137,6 +142,14 @@ class QueryRun:
     """the time of the first poll that found nothing to read"""
     idle: IdleInputs | None = None
     """set for a stateful query while it runs"""
+    _first: int = 0
+    """the Batch that Spark counts as 0"""
+    _published: int = -1
+    """the newest Batch that is known to be published"""
+    _published_s: float = 0.0
+    """when that was, by the monotonic clock"""
+    _noted: int = -1
+    """the newest Batch of which a record in the state shows that"""
 
     def run(self) -> None:
         """Run until finished, stopped or failed; never raises. A committed Batch resets the number of retries."""
@@ -209,6 +222,8 @@ class QueryRun:
         self._observe(query)
         if not self.context.stop.is_set() and self._must_start_again():
             return False
+        with suppress(ScribenginError, OSError):  # only displays miss it; the next process publishes again
+            self._note_published()
         self.state, self.message = "stopped" if self.context.stop.is_set() and not self._exhausted else "finished", ""
         return True
 
@@ -238,8 +253,7 @@ class QueryRun:
 
     def _start(self) -> StreamingQuery:
         session = self.context.spark.newSession()
-        if isinstance(self.context.folder.path, RemotePath):
-            use_remote_checkpoints(session, self.context.folder.path)
+        checkpoint, first = self._open_log(session)
         self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.context.parts.query.name)
         compiler = Compiler(session, self.context.parts)
         self._recheck()
@@ -257,7 +271,10 @@ class QueryRun:
         ranges: Ranges = OffsetRanges(session, self.context.parts.query.sources, self.context.starts) if stateful else self._fed_ranges()
 
         def committed(batch: CommittedBatch) -> None:
-            self._committed += 1
+            self._committed += not batch.replayed or self.context.spark_log is None
+            self._published, self._published_s = batch.decision.batch.number, time.monotonic()
+            if self.context.notes_each:
+                self._note_published()
             self.progress.tasks = None
             if batch.notice:
                 self._report_late(batch.notice)
@@ -295,7 +312,7 @@ class QueryRun:
                     if self._ending:
                         raise StopRequested
                 try:
-                    runner(frame, number)
+                    runner(frame, first + number)
                 finally:
                     self._busy.release()
             except Exhausted:
@@ -307,12 +324,40 @@ class QueryRun:
 
         df = clock(session) if compiled is None else compiled.tails[0].frame
         writer = df.writeStream.queryName(self.context.parts.full_name).foreachBatch(batch)
-        writer = writer.option("checkpointLocation", str(self.context.folder.checkpoint)).outputMode(output_mode(self.context.parts))
+        writer = writer.option("checkpointLocation", checkpoint).outputMode(output_mode(self.context.parts))
         if self._ends_by_itself and stateful:
             return writer.trigger(availableNow=True).start()
         # with `once` a trigger would only delay the end
         trigger_s = max(POLL_S, 0.0 if self.once else self.context.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
+
+    def _open_log(self, session: SparkSession) -> tuple[str, int]:
+        """(where Spark keeps its log, the Batch that it counts as 0). A log on this machine begins anew with each start: at the Batch after
+        the newest decided one, or at that one if it may not be published yet."""
+        folder, log = self.context.folder, self.context.spark_log
+        if log is None:
+            if isinstance(folder.path, RemotePath):
+                use_remote_checkpoints(session, folder.path)
+            return str(folder.checkpoint), 0
+        if folder.checkpoint.exists():  # of an earlier release
+            remove_tree(folder.checkpoint)
+        newest = Decisions(folder.decisions).newest()
+        self._published = max(self._published, self.context.published)
+        self._published_s = time.monotonic()
+        self._first = self.context.first
+        if newest is not None:
+            self._first = newest.batch.number + (newest.batch.number <= self._published)
+        if log.exists():
+            remove_tree(log)
+        log = log.resolve() / str(self.context.lease.term)  # a driver of this machine that was suspended has another folder
+        make_folder(log)
+        return f"file://{log}", self._first  # with the scheme: on a cluster Spark would look into its file system
+
+    def _note_published(self) -> None:
+        """Record that the newest Batch is published, unless Spark's log shows it."""
+        if self.context.spark_log is not None and self._published > self._noted:
+            note_published(self.context.folder, self.context.lineage, self._published)
+            self._noted = self._published
 
     def _report_late(self, notice: str) -> None:
         """Report late rows at once, and then at most once a minute."""
@@ -356,6 +401,8 @@ class QueryRun:
         self.progress.notices += notices
         self._keep_up()
         self.state = "waiting" if waits else "running"
+        if waits and time.monotonic() - self._published_s > _NOTED_AFTER_S:
+            self._note_published()
         if waits and not self.idled:
             self._note_wait(pending=any(each.get(figure) for each in backlog.values() for figure in ("rows", "files", "bytes")))
 
@@ -373,9 +420,9 @@ class QueryRun:
 
     def _observe(self, query: StreamingQuery) -> None:
         last = query.lastProgress
-        if last is None or (last.batchId == self.progress.batch and not last.sources):
+        if last is None or (self._first + last.batchId == self.progress.batch and not last.sources):
             return
-        self.progress.batch = last.batchId
+        self.progress.batch = self._first + last.batchId
         watermark = (last.eventTime or {}).get("watermark", "")
         # Spark's watermark is the epoch until rows with a time have been processed
         self.progress.watermark = "" if watermark.startswith("1970-01-01T00:00:00") else watermark

@@ -10,7 +10,7 @@ from scribengin.connectors.abilities import chains_batches
 from scribengin.core.errors import StateError
 from scribengin.state.dead_letters import count_purged, present_segments, read_expired, read_segment
 from scribengin.state.decisions import Decisions
-from scribengin.state.ledger import balance
+from scribengin.state.ledger import balance, is_published
 from scribengin.state.source_log import SourceLog
 from scribengin.state.totals import SinkTotals
 
@@ -128,12 +128,12 @@ def audit_query(
         stateful: The nodes that keep state; see `ledger.balance`.
         feeders: Node → its upstream nodes, to balance the totals; see `ledger.balance`.
         fed_by: Returns the upstream nodes at the time of a decision: the nodes of a lineage change with its flow.
-        running: True if a run may be in progress. The newest Batch is then left out while Spark has not committed it.
+        running: True if a run may be in progress. The newest Batch is then left out unless it is known to be published.
     """
     decisions = Decisions(query.decisions)
     newest = decisions.newest()
     last = -1 if newest is None else newest.batch.number
-    left_out = last if running and last >= 0 and not _is_through(query, last) else None
+    left_out = last if running and last >= 0 and not is_published(query, lineage, last) else None
     last -= left_out is not None
     totals = decisions.pruned()
     violations: list[str] = []
@@ -158,11 +158,6 @@ def audit_query(
     return AuditReport(
         query.name, totals, audits, letters, expired.letters, tuple(violations), members=members, dead_purged=purged, left_out=left_out
     )
-
-
-def _is_through(query: QueryFolder, number: int) -> bool:
-    """True if Spark has committed the Batch, which it does only after the Batch is published at every sink."""
-    return (query.checkpoint / "commits" / str(number)).exists()
 
 
 def _decided(query: QueryFolder, last: int) -> Iterator[Decision]:

@@ -42,6 +42,7 @@ from scribengin.state.channel_checks import (
 from scribengin.state.channel_digests import sum_units
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
+from scribengin.state.ledger import is_published
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.source_log import SourceLog
 
@@ -161,8 +162,8 @@ class DecisionCursor:
             self.decided_at = self.acknowledged_at = decision.decided_at
 
     def published(self) -> int:
-        """The newest Batch that is known to be published: the next one is decided, or Spark has committed it."""
-        if self.newest <= self._before or (self.folder.checkpoint / "commits" / str(self.newest)).exists():
+        """The newest Batch that is known to be published: the next one is decided, or a record shows it."""
+        if self.newest <= self._before or is_published(self.folder, self.lineage, self.newest):
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 

@@ -76,6 +76,10 @@ class QueryFolder:
         """The folder of data that is computed from the decisions and can be computed again."""
         return self.path / "ledger"
 
+    def published(self, lineage: str, number: int) -> Path:
+        """The empty file that shows that a Batch is published; see `ledger.note_published`."""
+        return self.ledger / f"published-{lineage}-{number:010d}"
+
     def work(self, sink: str) -> Path:
         """The folder in which a sink stages its output."""
         return self.path / "sinks" / sink

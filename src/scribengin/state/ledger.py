@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import read_or_none, replace
+from scribengin.core.storage import names_in, read_or_none, replace
 from scribengin.state.decisions import Decisions
 from scribengin.state.totals import SinkTotals, Totals
 
@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts, Decision
     from scribengin.state.folder import QueryFolder
 
-__all__ = ["Ledger", "SinkTotals", "Totals", "balance", "read_batches", "read_held", "read_totals", "write_held"]
+__all__ = [
+    "Ledger",
+    "SinkTotals",
+    "Totals",
+    "balance",
+    "is_published",
+    "note_published",
+    "read_batches",
+    "read_held",
+    "read_totals",
+    "write_held",
+]
 
 
 def read_totals(query: QueryFolder) -> Totals:
@@ -26,6 +37,22 @@ def read_totals(query: QueryFolder) -> Totals:
 def read_batches(query: QueryFolder, *, since: int = 0) -> Iterator[Decision]:
     """The decided Batches from number `since` on, in order: the ledger's rows."""
     return Decisions(query.decisions).since(since)
+
+
+def note_published(query: QueryFolder, lineage: str, number: int) -> None:
+    """Record that a Batch is published, for a query of which Spark's log is not in the state. The record is an empty file: HDFS has no
+    block of it to close. It needs no fence, since it is true whoever writes it."""
+    path = query.published(lineage, number)
+    path.touch()
+    for name in names_in(query.ledger):
+        if name < path.name and name.startswith(path.name[: -len(f"{number:010d}")]):
+            (query.ledger / name).unlink(missing_ok=True)
+
+
+def is_published(query: QueryFolder, lineage: str, number: int) -> bool:
+    """True if a record shows that the Batch is published: Spark has committed it, or `note_published` was called. A Batch without such a
+    record is published if the next one is decided."""
+    return (query.checkpoint / "commits" / str(number)).exists() or query.published(lineage, number).exists()
 
 
 def write_held(query: QueryFolder, batch: int, held: Mapping[str, int]) -> None:

@@ -240,7 +240,7 @@ def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_finge
             ),
             code="state-foreign",
         )
-    if found.state_fingerprint != state_fingerprint and query.checkpoint.exists():
+    if found.state_fingerprint != state_fingerprint and _has_begun(query, found):
         raise Refused(
             f'query "{query.name}": a stateful step or its input has changed; the state in {query.checkpoint} does not match it',
             remedy=f"undo the change; or {write_beside(next(iter(types), query.name))}; or {start_over()}",
@@ -256,6 +256,11 @@ def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_finge
                 code="sink-type-changed",
                 node=sink,
             )
+
+
+def _has_begun(query: QueryFolder, found: Lineage) -> bool:
+    """True if Spark has begun with the query. A query without state may have no checkpoint there; its decisions show it."""
+    return query.checkpoint.exists() or (not found.state_fingerprint and Decisions(query.decisions).newest() is not None)
 
 
 def types_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str, str]]:

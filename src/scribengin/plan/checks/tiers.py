@@ -77,7 +77,7 @@ def settings_are_sparks(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem_at_key(
                     "spark-setting", path, f'"{name}" is not a Spark setting', "write a name that begins with spark."
                 )
-            elif name == "spark.driver.memory" and tier.resources.executors is not None:
+            elif name == "spark.driver.memory" and (tier.resources.executors is not None or tier.autoscale is not None):
                 continue  # `memory` is that of each executor then
             elif name in _SAID_OTHERWISE or name.startswith("spark.submit."):
                 yield subject.problem_at_key(
