@@ -13,14 +13,13 @@ from scribengin.launch.yarn import _waiting, submission_fault
         (
             "[Sat Nov 28 23:30:11 +0000 2026] Application is added to the scheduler and is not yet activated. Queue's AM resource limit "
             "exceeded.  Details : AM Partition = <DEFAULT_PARTITION>;\n",
-            "waits for room in its queue: [Sat Nov 28 23:30:11 +0000 2026] Application is added to the scheduler and is not yet activated. "
-            "Queue's AM resource limit exceeded. Details : AM Partition = <DEFAULT_PARTITION>; free resources there, use another queue "
-            "(--yarn-queue), or request less",
+            "waits for room in its queue: Application is added to the scheduler and is not yet activated. Queue's AM resource limit "
+            "exceeded; free resources there, use another queue (--yarn-queue), or request less",
         ),
         (
             "Application is Activated, waiting for resources to be assigned for AM.  Details : AM Partition = <DEFAULT_PARTITION> ; ",
-            "waits for room in its queue: Application is Activated, waiting for resources to be assigned for AM. Details : AM Partition = "
-            "<DEFAULT_PARTITION>; free resources there, use another queue (--yarn-queue), or request less",
+            "waits for room in its queue: Application is Activated, waiting for resources to be assigned for AM; free resources there, "
+            "use another queue (--yarn-queue), or request less",
         ),
         (
             "AM container is launched, waiting for AM container to Register with RM",

@@ -79,6 +79,8 @@ _CONTAINER_STATUS = re.compile(r"exited with\s+exitCode: (-?\d+)")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _CONTAINER = re.compile(r"container_\w+")
 _NO_ROOM = re.compile(r"not yet activated|waiting for resources|Skipping AM assignment|(?:resource|capacity) limit|has reached its maximum")
+_NUMBERS = re.compile(r"^\[[^\]]*\] | *(?:Details :|Last Node which was processed).*$")
+"""the time, the resources and the host in what YARN says of an application that waits: they change with each heartbeat of a host"""
 _FRAME = re.compile(
     rb"\A(?:(?:Container: |LogAggregationType: |LogType:|LogLastModifiedTime:|LogLength:|LogContents:|={9,}).*\n)+"
     rb"|End of LogType:[^\n]*\n\*+\s*\Z"
@@ -490,10 +492,10 @@ def _tail(files: Sequence[str]) -> str:
 
 def _waiting(diagnostics: str) -> str:
     """Why an application does not run yet, in YARN's own words, with what to do if its queue has no room."""
-    said = " ".join(diagnostics.split())
+    said = _NUMBERS.sub("", " ".join(diagnostics.split()))
     if not _NO_ROOM.search(said):
         return said
-    return f"waits for room in its queue: {said.rstrip('. ;')}; free resources there, use another queue (--yarn-queue), or request less"
+    return f"waits for room in its queue: {said.rstrip('.')}; free resources there, use another queue (--yarn-queue), or request less"
 
 
 def _state_of(application: Application) -> State:
