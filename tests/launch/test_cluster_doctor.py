@@ -1,4 +1,4 @@
-"""`doctor --cluster` against a real YARN and a real standalone cluster, and what it finds if a part of them is wrong."""
+"""`doctor --cluster` against a real YARN, Kubernetes and standalone cluster, and what it finds if a part of them is wrong."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from scribengin.launch.yarn_cluster import Application, yarn_user
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from launch_benches import KubernetesBench
 
     from scribengin.embedded.standalone import StandaloneCluster
     from scribengin.embedded.yarn import Yarn
@@ -154,3 +156,40 @@ def test_a_whole_standalone_cluster_is_well_and_its_hosts_reach_the_flow(cluster
     assert {*HOSTS, "Spark master", "nodes", "clock", "job", "source numbers", "sink kept"} <= found.keys()
     assert [*(tmp_path / "state").iterdir()] == []
     assert within(WITHIN_S, lambda: not cluster.read_state()["activeapps"])
+
+
+def in_kubernetes(bench: KubernetesBench, *words: str, config: Path | None = None) -> tuple[int, dict[str, dict[str, str]]]:
+    options = {"config": config or bench.plane.kubeconfig, "namespace": bench.namespace, "image": "scribengin", "api": bench.plane.server}
+    options |= {"python": sys.executable, "service-account": "driver"}
+    given = [str(word) for name, value in options.items() for word in (f"--kubernetes-{name}", value)]
+    return doctor(bench.folder, "--cluster", "kubernetes", *given, *words)
+
+
+def pods_of(bench: KubernetesBench) -> list[str]:
+    return [each["metadata"]["name"] for each in bench.plane.api.get(f"/api/v1/namespaces/{bench.namespace}/pods")["items"]]
+
+
+@pytest.mark.timeout(1500)
+def test_a_whole_kubernetes_is_well_and_its_hosts_reach_the_flow(kubernetes: KubernetesBench, driver_rights: str) -> None:
+    assert driver_rights == "driver"
+    flow = flow_of(kubernetes.folder, f"files, path: {kubernetes.folder}/out")
+    status, found = in_kubernetes(kubernetes, "--state", str(kubernetes.folder / "state"), "--flow", str(flow))
+    assert not_ok(found) == {}
+    assert status == 0
+    assert found["job"]["found"].startswith("driver on ")
+    assert {"rights", "source numbers", "sink kept", *HOSTS} <= found.keys()
+    assert pods_of(kubernetes) == []
+
+
+@pytest.mark.timeout(900)
+def test_what_keeps_workers_from_running_in_kubernetes_is_found(kubernetes: KubernetesBench) -> None:
+    kubernetes.bind("viewer", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}])
+    config = kubernetes.plane.service_account_config(kubernetes.namespace, "viewer")
+    status, found = in_kubernetes(kubernetes, config=config)
+    assert (status, found["rights"]["state"]) == (3, "missing")
+    assert "this account may not create pods, patch pods, delete pods, create configmaps" in found["rights"]["found"]
+    assert "bind the Role of the Helm chart" in found["rights"]["remedy"]
+    assert not any(each in found for each in HOSTS)
+    status, found = in_kubernetes(kubernetes, "--spark-conf", "spark.driver.memory=900g", "--timeout", "20s")
+    assert (status, found["job"]["state"]) == (3, "missing")
+    assert pods_of(kubernetes) == []
