@@ -54,7 +54,7 @@ def repository(fetched: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_every_set_pins_each_jar_once_and_whole() -> None:
     servers = ["postgres-jdbc", "opensearch", "elasticsearch", "cassandra", "hbase", "delta-spark", "hdfs"]
-    assert set_names() == ["kafka-broker", SET, *servers, "hadoop-aws", "aws-s3", "yarn"]
+    assert set_names() == ["kafka-broker", SET, *servers, "hadoop-aws", "aws-s3", "yarn", "kdc"]
     for name in set_names():
         pinned = jars_of(name)
         assert len({jar.file_name for jar in pinned}) == len(pinned)

@@ -18,7 +18,7 @@ from scribengin.cli.commands.up import _yarn_cluster
 from scribengin.cli.main import main
 from scribengin.embedded.yarn import Yarn
 from scribengin.launch.yarn import YarnLauncher
-from scribengin.launch.yarn_cluster import Application, ResourceManagers, YarnCluster
+from scribengin.launch.yarn_cluster import Application, YarnCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,9 +167,8 @@ def test_a_flow_runs_in_its_yarn_outlives_it_and_ends_with_it(tmp_path: Path) ->
         place.adds()
         with place.up():
             place.all_came()  # its desired state has stayed
-            newest = place.applications()[0]
-            assert newest.id != first
-            (old,) = [each for each in ResourceManagers([yarn.uri]).tagged(newest.application_tags.split(",")[0]) if each.id == first]
+            newest, old = place.applications()
+            assert (newest.id != first, old.id) == (True, first)
             assert (old.state, old.final_status) == ("FINISHED", "SUCCEEDED"), "it ended by itself, it was not killed"
             place.says("stop", "numbers", "--wait")
     finally:

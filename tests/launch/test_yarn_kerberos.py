@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import struct
+import sys
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.kdc import REALM, Kdc
 from scribengin.cli.main import main
+from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.core.errors import EnvironmentFault
+from scribengin.core.process import within
 from scribengin.core.secret import Secret
-from scribengin.launch.contract import LaunchOrder
+from scribengin.embedded.hdfs import write_site
+from scribengin.launch.contract import LaunchOrder, ObservedWorker
 from scribengin.launch.yarn import YarnLauncher, check_login, submission_fault
-from scribengin.launch.yarn_cluster import KerberosLogin, ResourceManagers, YarnCluster
+from scribengin.launch.yarn_cluster import KerberosLogin, ResourceManagers, YarnCluster, site_settings
 from tests.served import served_by
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from scribengin.embedded.yarn import Yarn
 
+PROGRAM = Path(__file__).with_name("yarn_program.py")
+WITHIN_S = 400.0
 KEY = b"\x05\x02the-key-that-nobody-sees"
 FLOWS = "flows@EXAMPLE.COM"
 
@@ -149,3 +158,58 @@ def test_a_page_that_asks_for_a_ticket_is_told(challenge: str, code: str) -> Non
 )
 def test_a_login_that_failed_is_told(output: str, said: str) -> None:
     assert submission_fault(output).startswith(said)
+
+
+def keytab_of(name: str) -> bytes:
+    """A keytab with a key (aes256-cts-hmac-sha1-96) that no KDC knows."""
+
+    def counted(data: bytes) -> bytes:
+        return struct.pack(">h", len(data)) + data
+
+    entry = struct.pack(">h", 1) + counted(REALM.encode()) + counted(name.encode())
+    entry += struct.pack(">iibh", 1, 0, 1, 18) + counted(bytes(range(32)))
+    return b"\x05\x02" + struct.pack(">i", len(entry)) + entry
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_workers_log_in_at_a_real_kdc(yarn: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The KDC is real; YARN and HDFS are not secured, and clients agree to that after their login."""
+    with Kdc(tmp_path / "kdc", ["flows", "rm/localhost"]) as kdc:
+        java = f"-Djava.security.krb5.conf={kdc.krb5_conf}"
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", java)
+        conf = tmp_path / "conf"
+        conf.mkdir()
+        secured = {"hadoop.security.authentication": "kerberos", "ipc.client.fallback-to-simple-auth-allowed": "true"}
+        write_site(conf / "core-site.xml", {**site_settings(yarn.conf / "core-site.xml"), **secured})
+        write_site(conf / "hdfs-site.xml", site_settings(yarn.conf / "hdfs-site.xml"))
+        settings = site_settings(yarn.conf / "yarn-site.xml")
+        write_site(conf / "yarn-site.xml", {**settings, "yarn.resourcemanager.principal": f"rm/localhost@{REALM}"})
+        home = HdfsPath.of(f"{yarn.hdfs.uri}/user/flows")
+        home.make()
+        home._asked(lambda raw: raw.set_owner(home.inside, "flows", "flows"), "failed to change")
+        wrong = tmp_path / "wrong.keytab"
+        wrong.write_bytes(keytab_of("flows"))
+        wrong.chmod(0o600)
+
+        def run(worker: str, principal: str, keytab: Path) -> ObservedWorker:
+            launcher = YarnLauncher(tmp_path / "node", YarnCluster.of(conf, login=KerberosLogin(f"{principal}@{REALM}", keytab)))
+            argv = (sys.executable, str(PROGRAM), str(tmp_path / f"{worker}.diary"), "count=1000", "exit=7")
+            small = {"spark.driver.memory": "512m", "spark.driver.memoryOverhead": "256m", "spark.executor.memoryOverhead": "256m"}
+            in_containers = {f"spark.{name}.JAVA_TOOL_OPTIONS": java for name in ("yarn.appMasterEnv", "executorEnv")}
+            launcher.start(LaunchOrder(worker, argv, memory_bytes=512 * 2**20, spark={**small, **in_containers}))
+            assert within(WITHIN_S, lambda: launcher.observe()[0].is_over), [Path(path).read_text() for path in launcher.logs(worker)]
+            (seen,) = launcher.observe()
+            launcher.forget(worker)
+            return seen
+
+        assert "the Kerberos login failed: Unable to obtain password" in run("tweets.main-1", "nobody", kdc.keytab).reason
+        assert "the Kerberos login failed: " in run("tweets.main-2", "flows", wrong).reason
+        seen = run("tweets.main-3", "flows", kdc.keytab)
+        assert (seen.state, seen.status) == ("exited", 7), seen
+        assert "counted 1000\n" in (tmp_path / "tweets.main-3.diary").read_text(), "by an executor"
+        applications = yarn.resource_manager.read("/ws/v1/cluster/apps")["apps"]["app"]
+        assert [each["name"] for each in applications if each["user"] == "flows"] == ["tweets.main-3"]
+        key = kdc.keytab.read_bytes()[-16:]
+        said = [path for path in (tmp_path / "node").rglob("*") if path.is_file() and key in path.read_bytes()]
+        assert not said, "no record or log has a key"

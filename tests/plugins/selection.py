@@ -138,6 +138,8 @@ LONGEST = (
     "launch/test_cluster_doctor.py",
     "launch/test_yarn.py",
     "launch/test_yarn_python.py",
+    "launch/test_yarn_kerberos.py",
+    "hosts/test_yarn_up.py",
     "launch/test_yarn_flow.py",
     "connectors/kafka/test_channels.py",
     "end_to_end/tiers/test_cut_equals_fused.py",
