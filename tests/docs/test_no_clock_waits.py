@@ -91,6 +91,7 @@ SLEEPS = {
     "hosts/test_take_over.py": (1, "nothing happens"),
     "launch/counting.py": (1, "a task that lasts so long that both executors get one"),
     "launch/test_standalone.py": (1, "a keeper finds a JVM by looking now and then, and tells nobody"),
+    "launch/yarn_program.py": (1, "the work of a task, in an executor"),
     "local/test_leases_at_once.py": (1, "it is killed there"),
     "spark/test_work_clock.py": (1, "a sleep is what is measured"),
     "worker/test_registry_away.py": (4, "a server is away for longer than a session, and nothing happens"),

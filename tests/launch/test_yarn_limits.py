@@ -81,7 +81,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 def put(yarn: Yarn, method: str, path: str, body: object) -> None:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     url = f"{yarn.uri}{path}?user.name={ME}"
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers, method=method), timeout=30) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers, method=method), timeout=120) as answer:
         assert answer.status == 200
 
 

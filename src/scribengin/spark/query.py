@@ -332,8 +332,8 @@ class QueryRun:
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
     def _open_log(self, session: SparkSession) -> tuple[str, int]:
-        """(where Spark keeps its log, the Batch that it counts as 0). A log on this machine begins anew with each start: at the Batch after
-        the newest decided one, or at that one if it may not be published yet."""
+        """(where Spark keeps its log, the Batch that it counts as 0). A log on this machine is new at each start, from the Batch after
+        the newest decided one on, or from that one if it may not be published yet."""
         folder, log = self.context.folder, self.context.spark_log
         if log is None:
             if isinstance(folder.path, RemotePath):
