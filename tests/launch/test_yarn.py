@@ -214,6 +214,23 @@ def test_a_user_who_may_not_is_told(tmp_path: Path, code: int) -> None:
     assert caught.value.code == "yarn-refused"
 
 
+def test_hosts_with_the_same_folder_do_not_see_each_others_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(path: str) -> bytes:
+        asked.append(path.partition("applicationTags=")[2].partition("&")[0])
+        return b'{"apps": null}'
+
+    with answering(answer) as web:
+        for host, folder in (("a", "node"), ("renamed", "node"), ("a", "other"), ("b", "third")):
+            monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+            YarnLauncher(tmp_path / folder, YarnCluster(tmp_path, (web,))).observe()
+        (tmp_path / "node" / "yarn-tag").unlink()  # as on another host: the same path, and none of its files
+        YarnLauncher(tmp_path / "node", YarnCluster(tmp_path, (web,))).observe()
+    assert asked[0] == asked[1], "it is written down"
+    assert len(set(asked)) == 4
+
+
 def test_a_resource_manager_that_recovers_its_applications_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers before it knows them: a worker that runs must not count as gone."""
     state = "INITIALIZING"

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import socket
 import time
 import urllib.request
 from contextlib import suppress
@@ -36,7 +37,7 @@ import msgspec
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import FIRST_COMPILER_ONLY, find_java, spark_home
 from scribengin.core.secret import Secret
-from scribengin.core.storage import read_or_none, replace
+from scribengin.core.storage import put_if_absent, read_or_none, replace
 from scribengin.launch import container
 from scribengin.launch.contract import ObservedWorker
 from scribengin.launch.process_launcher import (
@@ -72,7 +73,7 @@ _MEMORY_EXCEEDED = (-103, -104)
 _NODE_LOST = -100
 _SESSION_WITHIN = "9m"
 """less than the ten minutes after which YARN itself ends an application master that has not registered"""
-_START = "start.json"
+_START, _TAG = "start.json", "yarn-tag"
 _PRINCIPAL, _KEYTAB = "spark.kerberos.principal", "spark.kerberos.keytab"
 _USER_STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
 _CONTAINER_STATUS = re.compile(r"exited with\s+exitCode: (-?\d+)")
@@ -146,7 +147,7 @@ class YarnLauncher:
         self._managers = ResourceManagers(cluster.web, cluster.user)
         self._store = None if cluster.archive is None else PythonStore(cluster.file_system, cluster.user, cluster.web)
         self._asked_s, self._answer = 0.0, list[Application]()
-        self._tag = f"scribengin-{sha256(str(self._children.folder).encode()).hexdigest()[:16]}"
+        self._tag = _folder_tag(self._children.folder)
 
     def start(self, order: LaunchOrder) -> None:
         """Submit an application, unless the order was begun before; see `Launcher.start`."""
@@ -501,6 +502,14 @@ def _waiting(diagnostics: str) -> str:
 def _state_of(application: Application) -> State:
     """The state of the worker of a live application."""
     return "running" if application.state == "RUNNING" else "starting"
+
+
+def _folder_tag(folder: Path) -> str:
+    """The tag of all workers of a folder. It follows from the name of this host and the path, so that it is the same again if the folder is
+    lost; and is written down, so that it stays when the host gets another name."""
+    text = f"{socket.gethostname()} {folder}"
+    put_if_absent(folder / _TAG, f"scribengin-{sha256(text.encode()).hexdigest()[:16]}".encode())
+    return (folder / _TAG).read_text(encoding="utf-8")
 
 
 def _environment(order: LaunchOrder, cluster: YarnCluster) -> bytes:
