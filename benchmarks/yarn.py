@@ -97,11 +97,12 @@ def of_flow(folder: Path, control: YarnControl, turn: int, found: dict[str, list
     control.wait_for(lambda: bool(files(out)), "the first output of the flow")
     found["flow"].append(time.monotonic() - begun_s)
     time.sleep(10)
-    before, begun = files(out), writes(control)
+    before, begun_s, begun = next_output(control, out), time.monotonic(), writes(control)
     time.sleep(20)
-    batches = len(files(out)) - len(before)  # one executor with one core writes one file for each Batch
+    batches = len(next_output(control, out)) - len(before)  # one executor with one core writes one file for each Batch
+    beats = (time.monotonic() - begun_s) / BEAT_S
     for kind, count in writes(control).items():
-        found[kind].append((count - begun[kind] - (20 / BEAT_S if kind == "created" else 0)) / batches - 1)
+        found[kind].append((count - begun[kind] - (beats if kind == "created" else 0)) / batches - 1)
     killed_s = time.monotonic()
     control.yarn.kill_containers(control.driver(name))
     before = files(out)
@@ -187,6 +188,13 @@ def files(out: str) -> set[str]:
     with suppress(OSError):
         return {path.name for path in parts_in(out)}
     return set()
+
+
+def next_output(control: YarnControl, out: str) -> set[str]:
+    """The visible data files of an output, at the moment when a Batch becomes visible."""
+    before = files(out)
+    control.wait_for(lambda: files(out) > before, "the next output of the flow")
+    return files(out)
 
 
 def writes(control: YarnControl) -> dict[str, float]:
