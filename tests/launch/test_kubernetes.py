@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from launch_benches import WITHIN_S, KubernetesBench
+from launch_benches import WITHIN_S, KubernetesBench, one
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import within
@@ -245,3 +245,16 @@ def test_what_hinders_an_executor_is_told(kubernetes: KubernetesBench, driver_ri
         return seen.state == "running" and seen.reason.startswith(reason)
 
     assert within(STARTS_WITHIN_S, told), launcher.observe()
+
+
+def test_how_a_worker_ended_stays_as_the_first_launcher_has_recorded_it(kubernetes: KubernetesBench) -> None:
+    first, second = kubernetes.launcher(), kubernetes.launcher()
+    first.start(kubernetes.order(W))
+    kubernetes.until(second, W, lambda seen: seen.state == "running")
+    records, _ = second._objects(60.0)  # read before the end
+    first.stop(W, 60.0)
+    seen = kubernetes.until(first, W, lambda seen: seen.is_over)
+    assert (seen.state, seen.status) == ("exited", 0)
+    assert within(WITHIN_S, lambda: not first._objects(0.0)[1]), "its pod is let go"
+    assert second._seen(records[0], None, []) == seen, "by a record that was read before"
+    assert one(kubernetes.launcher(), W) == seen

@@ -248,7 +248,10 @@ class KubernetesLauncher:
             ended = self._end(record, pod, stop)
             if ended is not None:
                 ended = msgspec.structs.replace(ended, process="" if pod is None else _where(pod))
-                self._record_end(worker, record, pod, ended)
+                if not self._record_end(worker, record, pod, ended):  # another launcher was first, and may know more
+                    there = self._api.get(ConfigMap, _name(record))
+                    if there is not None:
+                        return self._seen(there, pod, executors)
         if ended is not None:
             facts = (ended.since_s, ended.process, None, ended.status, ended.reason, stop is not None)
             return ObservedWorker(worker, ended.state, order, *facts)
@@ -281,14 +284,20 @@ class KubernetesLauncher:
             "gone", time.time(), None, f"host {host} does not report that it has ended; if it runs there, its lease keeps it from writing"
         )
 
-    def _record_end(self, worker: str, record: ConfigMap, pod: Pod | None, ended: _Ended) -> None:
-        """Write down how a worker has ended, and let its pod go if it was kept for that."""
+    def _record_end(self, worker: str, record: ConfigMap, pod: Pod | None, ended: _Ended) -> bool:
+        """Write down how a worker has ended, and let its pod go if it was kept for that. Returns False, and does nothing, if the record has
+        changed since it was read."""
         if pod is not None and _is_over(pod):
             self._fetch_log(worker)
-        self._annotate(record, {_ENDED: msgspec.json.encode(ended).decode()})
+        version = record.metadata.resourceVersion if record.metadata is not None else None
+        change = {"resourceVersion": version, "annotations": {_ENDED: msgspec.json.encode(ended).decode()}}
+        self._asked_s = 0.0
+        if not self._api.patch(ConfigMap, _name(record), {"metadata": change}):
+            return False
         kept = [] if pod is None or pod.metadata is None else pod.metadata.finalizers or []
         if FINALIZER in kept:
             self._api.patch(Pod, _name(record), {"metadata": {"finalizers": [each for each in kept if each != FINALIZER]}})
+        return True
 
     def _live(self, pod: Pod, executors: Sequence[Pod], order: str, *, stopping: bool) -> ObservedWorker:
         """A worker whose pod has not ended."""
@@ -429,9 +438,11 @@ def _moment_s(moment: datetime | str | None) -> float:
 
 
 def _said(record: ConfigMap, name: str, kind: type[_Kind]) -> _Kind | None:
-    """What an annotation of a record says; None if there is none."""
+    """What an annotation of a record says; None if there is none, or a user has changed it into something else."""
     text = _annotations(record).get(name)
-    return None if text is None else msgspec.json.decode(text, type=kind)
+    with suppress(msgspec.DecodeError):
+        return None if text is None else msgspec.json.decode(text, type=kind)
+    return None
 
 
 def _name(found: Pod | ConfigMap) -> str:

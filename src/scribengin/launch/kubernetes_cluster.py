@@ -181,14 +181,17 @@ class KubernetesApi:
         with self._asking(f"list {_name(kind)}s"):
             return list(self._client.list(kind, labels={**labels}, chunk_size=500))
 
-    def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> None:
-        """Change an object by a merge patch; does nothing if it does not exist."""
+    def patch(self, kind: Kind, name: str, change: Mapping[str, Any]) -> bool:
+        """Change an object by a merge patch. Returns False, and does nothing, if it does not exist, or has another `resourceVersion` than
+        the one in the patch."""
         with self._asking(f"change {_name(kind)}s"):
             try:
                 self._client.patch(kind, name, {**change}, patch_type=PatchType.MERGE)
             except ApiError as error:
-                if error.status.code != 404:
+                if error.status.code not in (404, 409):
                     raise
+                return False
+        return True
 
     def delete(self, kind: Kind, name: str, *, grace_s: int | None = None) -> None:
         """Delete an object; does nothing if it does not exist. `grace_s`: the time of a pod to end; None: that in its specification."""
