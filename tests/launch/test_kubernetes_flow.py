@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from harness.control_programs import ControlPrograms
 from scribengin.embedded.zookeeper import ZooKeeper
@@ -38,12 +39,18 @@ class KubernetesControl(ControlPrograms):
         self.data.mkdir()
         (self.folder / "flow.yaml").write_text(FLOW.format(data=self.data, out=self.out))
         self.files = 0
+        self.more: tuple[str, ...] = ()
+        """further options of the node"""
 
     def program_options(self, name: str) -> tuple[str, ...]:
         options = {"--config": self.bench.plane.kubeconfig, "--namespace": self.bench.namespace, "--image": "scribengin"}
         options |= {"--python": sys.executable, "--api": self.bench.plane.server, "--service-account": "driver"}
         words = [str(word) for option, value in options.items() for word in (option.replace("--", "--kubernetes-"), value)]
-        return ("--state", str(self.folder / "state")) if name == "master" else ("--name", "pods", "--launcher", "kubernetes", *words)
+        return (
+            ("--state", str(self.folder / "state"))
+            if name == "master"
+            else ("--name", "pods", "--launcher", "kubernetes", *words, *self.more)
+        )
 
     def add(self) -> None:
         path = self.data / f".{self.files}"
@@ -92,4 +99,61 @@ def test_its_driver_and_its_node_are_killed_and_each_record_is_there_once(
         assert plane.driver() == last
         plane.wait_for(lambda: plane.says("stop", "numbers", "--wait") is not None, "the end of the flow")
         plane.wait_for(lambda: not plane.pods("driver") and not plane.pods("executor"), "the end of its pods")
+        assert plane.says("audit", "numbers") is not None, f"it does not balance: {plane.last_words()}"
+
+
+OLDER = """\
+import sys
+from collections import namedtuple
+Version = namedtuple("Version", "major minor micro releaselevel serial")
+sys.version_info = Version(3, 10, *sys.version_info[2:])
+"""
+
+
+def with_module(folder: Path, text: str) -> Path:
+    """A folder from which every Python whose PYTHONPATH names it takes this module at its start."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(text)
+    return folder
+
+
+@pytest.mark.timeout(900)
+def test_executors_of_another_python_are_the_reason_of_the_flow(kubernetes: KubernetesBench, driver_rights: str, tmp_path: Path) -> None:
+    """The executors' Python says of itself that it is 3.10: PySpark's own check refuses it."""
+    old = with_module(tmp_path / "old", OLDER)
+    with ZooKeeper(tmp_path / "zookeeper") as keeper, KubernetesControl(kubernetes, keeper) as plane:
+        (plane.folder / "flow.yaml").write_text(
+            FLOW.format(data=plane.data, out=plane.out).replace(
+                "spark.driver.memory: 512m", f'spark.driver.memory: 512m, spark.executorEnv.PYTHONPATH: "{old}"'
+            )
+        )
+        plane.start_control()
+        plane.apply("flow.yaml")
+        plane.add()
+
+        def status() -> dict[str, Any]:
+            found = plane.says("status", "numbers")
+            return found or {}
+
+        plane.wait_for(lambda: "Python 3.10" in str(status()), "the reason")
+        seen = status()
+        assert "install the same minor version" in str(seen), seen
+        assert plane.found() == []
+
+
+@pytest.mark.timeout(900)
+def test_a_host_whose_clock_is_a_minute_ahead_loses_nothing(kubernetes: KubernetesBench, driver_rights: str, tmp_path: Path) -> None:
+    """The clock of Python in the pods is ahead, by which leases, decisions and reports would be wrong if they depended on it."""
+    ahead = with_module(tmp_path / "ahead", "import time\n_now = time.time\ntime.time = lambda: _now() + 60.0\n")
+    container = {"name": "scribengin", "env": [{"name": "PYTHONPATH", "value": str(ahead)}]}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump({"kind": "Pod", "spec": {"containers": [container]}}))
+    with ZooKeeper(tmp_path / "zookeeper") as keeper, KubernetesControl(kubernetes, keeper) as plane:
+        plane.more = ("--kubernetes-pod-template", str(tmp_path / "pod.yaml"))
+        plane.start_control()
+        plane.apply("flow.yaml")
+        plane.wait_arrival()
+        plane.kill_program("master")
+        plane.start_program("master")
+        plane.wait_arrival()
+        plane.wait_for(lambda: plane.says("stop", "numbers", "--wait") is not None, "the end of the flow")
         assert plane.says("audit", "numbers") is not None, f"it does not balance: {plane.last_words()}"
