@@ -1,4 +1,4 @@
-# Scribengin with all that runs flows and manages them, Java, and the clients of Kafka, buckets and HDFS: docker build -t scribengin .
+# Scribengin with all that runs flows and manages them, Java, and the clients of Kafka, buckets, HDFS and Kubernetes: docker build -t scribengin .
 # In Kubernetes it is the image of masters and nodes, of workers, and of Spark's executors (docs/kubernetes.md).
 FROM python:3.13-slim AS build
 WORKDIR /source
@@ -13,7 +13,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends tini && rm -rf 
 COPY requirements.lock requirements-jre.lock /locks/
 RUN pip install --no-cache-dir --require-hashes -r /locks/requirements.lock -r /locks/requirements-jre.lock
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[all,jre,kafka,objects,hdfs]" \
+RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[all,jre,kafka,objects,hdfs,kubernetes]" \
     && useradd --create-home --uid 1000 scribengin \
     && install -d -o scribengin -g scribengin /home/scribengin/master /home/scribengin/node /state
 USER 1000

@@ -72,7 +72,7 @@ def test_what_the_image_takes_is_there_and_let_in() -> None:
     assert taken == let_in
     assert [name for name in taken if not (ROOT / name).exists()] == []
     (extras,) = re.findall(r'whl\)\[([a-z,]+)\]"', "\n".join(lines))
-    assert {"all", "kafka"} <= set(extras.split(","))
+    assert {"all", "kafka", "kubernetes"} <= set(extras.split(","))  # the chart runs nodes with that launcher
 
 
 def test_hooks_are_of_this_folder_and_call_what_make_calls() -> None:
