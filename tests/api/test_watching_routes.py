@@ -186,3 +186,22 @@ def test_the_client_asks_the_leader_that_a_standby_names_with_its_own_token() ->
         with first.serve(leader), second.serve(standby), Client([second.url], token=Secret("t0ken", "test")) as client:
             assert client.overview() == [{"flow": "tweets"}]
     assert tokens == ["Bearer t0ken"]
+
+
+def test_a_worker_that_is_killed_while_it_reports_is_no_error() -> None:
+    asked, answers = Asked(), []
+    pieces = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    path = "/v1/flows/tweets/tiers/main/progress"
+    headers = [(b"authorization", f"Claim {asked.lease.claim}".encode())]
+    scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": path, "raw_path": path.encode(), "headers": headers}
+    scope |= {"query_string": b"", "root_path": "", "scheme": "http", "server": ("m", 80), "client": ("w", 1)}
+
+    async def receive() -> dict[str, Any]:
+        return pieces.pop(0)
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    asyncio.run(asked.transport.app(scope, receive, send))  # without the change it raises, and the server prints that
+    assert answers[0]["status"] == 204
+    assert asked("GET", "/v1/metrics").json()[0]["now"] is None, "nothing of it is taken"

@@ -7,6 +7,7 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from scribengin.api.state_routing import sent_to
 from scribengin.control.worker_reports import WorkerWatch
@@ -48,10 +49,13 @@ def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[An
             return moved
         kind, _, claim = request.headers.get("authorization", "").partition(" ")
         data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > MOST_BYTES:
-                raise Refused(f"this is more than {MOST_BYTES:,} bytes", remedy="send a smaller report", code="body-large")
+        try:
+            async for piece in request.stream():
+                data += piece
+                if len(data) > MOST_BYTES:
+                    raise Refused(f"this is more than {MOST_BYTES:,} bytes", remedy="send a smaller report", code="body-large")
+        except ClientDisconnect:  # the worker was killed while it reported: none reads the answer
+            return Response(status_code=204)
         await run_in_threadpool(watch.take, flow, tier, claim.strip() if kind == "Claim" else "", bytes(data))
         return Response(status_code=204, headers={PACE: f"{watch.board.pace_s():g}"})
 
