@@ -95,7 +95,9 @@ def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path, arguments: tuple
 
 
 @pytest.mark.executes("extra-missing")
-@pytest.mark.parametrize("package", ["fastapi", "kazoo", "prometheus_client", "py4j", "pyarrow", "pyspark", "starlette", "uvicorn"])
+@pytest.mark.parametrize(
+    "package", ["fastapi", "kazoo", "lightkube", "prometheus_client", "py4j", "pyarrow", "pyspark", "starlette", "uvicorn"]
+)
 def test_the_extra_that_is_named_brings_the_package_and_pip_takes_the_command(package: str) -> None:
     fault = missing_extra(ModuleNotFoundError(name=package), "run")
     assert fault is not None

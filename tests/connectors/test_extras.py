@@ -117,13 +117,14 @@ def test_without_its_client_a_connector_says_what_to_install(told: dict[tuple[st
 
 
 def test_each_extra_that_a_connector_needs_is_tried_here() -> None:
-    """`schema-registry`, `avro`, `encryption`, `sasl` and `jre` are no connectors'; tests of their own ask for their remedies."""
+    """`schema-registry`, `avro`, `encryption`, `kubernetes`, `sasl` and `jre` are no connectors'; other tests ask for their remedies."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert set(project["project"]["optional-dependencies"]) == {extra.name for extra in EXTRAS} | {
         "spark",
         "server",
         "all",
         "kafka-partition",
+        "kubernetes",
         "schema-registry",
         "avro",
         "encryption",
@@ -144,5 +145,5 @@ def test_each_extra_brings_what_it_serves() -> None:
                 found.update(*(brought(name) for name in need.removeprefix("scribengin[").removesuffix("]").split(",")))
         return found
 
-    served = {extra: "server" if extra == "sasl" else "spark" for extra in extras.keys() - {"server"}}
+    served = {extra: "server" if extra in ("sasl", "kubernetes") else "spark" for extra in extras.keys() - {"server"}}
     assert {extra: part for extra, part in served.items() if part not in brought(extra)} == {}

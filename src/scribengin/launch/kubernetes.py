@@ -196,8 +196,8 @@ class KubernetesLauncher:
         record, pod = self._api.get(ConfigMap, name), self._api.get(Pod, name)
         asked = _Stop(time.time() + grace_s, grace_s)
         if record is not None:
-            before = _said(record, _STOP, _Stop)
-            if _said(record, _ENDED, _Ended) is not None or (before is not None and before.dies_at_s <= asked.dies_at_s):
+            before = _annotation(record, _STOP, _Stop)
+            if _annotation(record, _ENDED, _Ended) is not None or (before is not None and before.dies_at_s <= asked.dies_at_s):
                 return
             self._annotate(record, {_STOP: msgspec.json.encode(asked).decode()})
         if pod is not None and not _is_over(pod):
@@ -243,7 +243,7 @@ class KubernetesLauncher:
     def _seen(self, record: ConfigMap, pod: Pod | None, executors: Sequence[Pod]) -> ObservedWorker:
         """A worker with a record."""
         worker, order = _annotations(record).get(WORKER, _name(record)), _annotations(record).get(ORDER, "")
-        stop, ended = _said(record, _STOP, _Stop), _said(record, _ENDED, _Ended)
+        stop, ended = _annotation(record, _STOP, _Stop), _annotation(record, _ENDED, _Ended)
         if ended is None:
             ended = self._end(record, pod, stop)
             if ended is not None:
@@ -437,7 +437,7 @@ def _moment_s(moment: datetime | str | None) -> float:
     return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
 
 
-def _said(record: ConfigMap, name: str, kind: type[_Kind]) -> _Kind | None:
+def _annotation(record: ConfigMap, name: str, kind: type[_Kind]) -> _Kind | None:
     """What an annotation of a record says; None if there is none, or a user has changed it into something else."""
     text = _annotations(record).get(name)
     with suppress(msgspec.DecodeError):
