@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.core.errors import EnvironmentFault
-from scribengin.embedded.objects import BUCKET, PACKAGE, VERSION, ObjectServer, built
+from scribengin.embedded.go_programs import built
+from scribengin.embedded.objects import BUCKET, PACKAGE, VERSION, ObjectServer
 
 if TYPE_CHECKING:
     from pathlib import Path

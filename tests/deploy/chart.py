@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import zipfile
@@ -17,9 +16,8 @@ import yaml
 from jsonschema import Draft7Validator
 
 from scribengin.core.cache import cache_folder
-from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import replace
-from scribengin.embedded.objects import built
+from scribengin.embedded.go_programs import built, require_go, run_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,22 +92,9 @@ def _form_file() -> Path:
     """The description of Kubernetes' API, as OpenAPI. It is taken out of the module once."""
     path = cache_folder() / "kubernetes" / f"swagger-{KUBERNETES}.json"
     if not path.exists():
-        go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-        if go is None:
-            raise EnvironmentFault(
-                "Go is needed to fetch the API of Kubernetes", remedy="install Go (1.24 or newer)", code="server-missing"
-            )
         with tempfile.TemporaryDirectory() as folder:  # no module around it
-            command = [go, "mod", "download", "-json", _MODULE]
-            fetched = subprocess.run(
-                command, cwd=folder, env={**os.environ, "GOFLAGS": ""}, capture_output=True, text=True, check=False, timeout=1800
-            )
-        answer = json.loads(fetched.stdout or "{}")
-        if fetched.returncode or "Zip" not in answer:
-            said = " ".join(f"{answer.get('Error', '')} {fetched.stderr}".split())[-400:]
-            raise EnvironmentFault(
-                f"Go cannot fetch {_MODULE}: {said}", remedy="check that Go can download its modules", code="server-missing"
-            )
+            words = ["mod", "download", "-json", _MODULE]
+            answer = json.loads(run_go(require_go("the API of Kubernetes"), words, Path(folder), f"fetch {_MODULE}"))
         with zipfile.ZipFile(answer["Zip"]) as module:
             replace(path, module.read(f"{_MODULE}/api/openapi-spec/swagger.json"))
     return path

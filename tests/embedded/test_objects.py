@@ -10,7 +10,7 @@ import pytest
 from harness.object_stores import opened, or_skipped
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
-from scribengin.embedded import objects
+from scribengin.embedded import go_programs
 from scribengin.embedded.objects import ObjectServer
 
 
@@ -57,7 +57,7 @@ def test_its_keys_stand_in_a_file_for_this_user_and_in_no_list_of_processes_or_l
 def test_without_go_and_without_the_program_it_says_what_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRIBENGIN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", os.devnull)
-    monkeypatch.setattr(objects, "_INSTALLED", os.devnull)
+    monkeypatch.setattr(go_programs, "_INSTALLED", os.devnull)
     with pytest.raises(EnvironmentFault, match="there is no `go` on the PATH") as told:
         ObjectServer(tmp_path / "server").start()
     assert "install Go" in told.value.remedy

@@ -18,8 +18,8 @@ import pytest
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch, yarn
+from scribengin.embedded.go_programs import built
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.objects import built
 from tests.deploy import chart
 from tests.plugins.selection import needs
 
