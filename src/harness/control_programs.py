@@ -27,9 +27,29 @@ WITHIN_S = 400.0
 """the time limit of each recovery"""
 LOOK_S = 0.3
 _LEADS_WITHIN_S = 60.0
+_NUMBERS = """\
+version: 1
+name: {name}
+sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
+steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
+sinks: {{kept: {{from: odd, {sink}, format: json}}}}
+tiers: {{all: {{steps: [odd], resources: {resources}}}}}
+"""
 _COMMAND_S = 600.0
 _MARK = "CONTROL_PROGRAMS"
 """an environment variable of all processes that are started here, and of their children; the cluster's processes do not have it"""
+
+
+def numbers_flow(name: str, data: Path, sink: str, resources: str) -> str:
+    """The text of a flow that keeps the odd numbers of files.
+
+    Args:
+        name: its name.
+        data: the folder of the files.
+        sink: the type and the place of the sink, in YAML.
+        resources: the resources of its tier `all`, in YAML.
+    """
+    return _NUMBERS.format(name=name, data=data, sink=sink, resources=resources)
 
 
 class NotInTime(Exception):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from harness import control_programs
 from harness.control_programs import ControlPrograms, NotInTime
 from harness.faults.table_flows import read_table
 from harness.faults.topics import Topics
@@ -69,16 +70,6 @@ tiers: {{all: {{steps: [known, files, rows], resources: {two_attempts}}}}}
 }
 
 
-_NUMBERS = """\
-version: 1
-name: {name}
-sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
-steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
-sinks: {{kept: {{from: odd, type: hdfs, url: "{out}", format: json}}}}
-tiers: {{all: {{steps: [odd], resources: {resources}}}}}
-"""
-
-
 def numbers_flow(name: str, data: Path, out: str, *, attempts: int = 1) -> str:
     """The text of a flow that keeps the odd numbers of files in HDFS, on one executor.
 
@@ -88,7 +79,7 @@ def numbers_flow(name: str, data: Path, out: str, *, attempts: int = 1) -> str:
         out: the URL of the folder in HDFS.
         attempts: how often YARN may start its driver.
     """
-    return _NUMBERS.format(name=name, data=data, out=out, resources=_RESOURCES.format(attempts=attempts))
+    return control_programs.numbers_flow(name, data, f'type: hdfs, url: "{out}"', _RESOURCES.format(attempts=attempts))
 
 
 def parts_in(url: str) -> list[HdfsPath]:

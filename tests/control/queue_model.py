@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scribengin.control.autoscale import RULES, LoadHistory, LoadSample, ScalingRules, add_sample, decide_size, tier_load
 
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
     Load = Callable[[float], float]
     """seconds since the beginning → rows that arrive in a second"""
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "rows and ages": {},
+    "ages only": {"counts_rows": False},
+    "rows only": {"ages": False},
+    "slow restarts": {"restart_s": 90.0},
+    "short Batches and noise": {"overhead_s": 0.3, "noise": 0.3},
+    "a third of the work is measured": {"measured": 0.35},
+}
+"""name → what differs from the model"""
 
 
 @dataclass
@@ -132,3 +143,9 @@ class QueueModel:
             self.number += 1
             self.up_at = self.now + self.restart_s
             self._restart()
+
+
+def most_in_a_cool_down(model: QueueModel) -> int:
+    """The most changes in any time of a cool-down."""
+    times = [at for at, *_ in model.changes]
+    return max((sum(begin <= at <= begin + RULES.cool_down_s for at in times) for begin in times), default=0)

@@ -15,7 +15,7 @@ from scribengin.control.autoscale import GAP_S, RULES, LoadSample, TierLoad, add
 from scribengin.local.contract import QueryView
 from scribengin.registry.records import AutoscaleSpec
 from scribengin.watching.progress import TierProgress
-from tests.control.queue_model import QueueModel
+from tests.control.queue_model import KINDS, QueueModel, most_in_a_cool_down
 
 if TYPE_CHECKING:
     from scribengin.control.autoscale import LoadHistory, ScalingRules
@@ -48,14 +48,6 @@ LOADS: dict[str, tuple[Load, float, int]] = {
     "day curve": (day_curve, 86_400, 1),
 }
 """name → (load, seconds, the number of executors that is enough at its end)"""
-SEVERAL = {
-    "rows and ages": {},
-    "ages only": {"counts_rows": False},
-    "rows only": {"ages": False},
-    "slow restarts": {"restart_s": 90.0},
-    "short Batches and noise": {"overhead_s": 0.3, "noise": 0.3},
-    "a third of the work is measured": {"measured": 0.35},
-}
 
 
 def check_bounds(model: QueueModel) -> None:
@@ -64,9 +56,7 @@ def check_bounds(model: QueueModel) -> None:
 
 def check_cool_down(model: QueueModel) -> None:
     """At most two changes in any time of a cool-down."""
-    times = [at for at, *_ in model.changes]
-    for begin in times:
-        assert sum(begin <= at <= begin + RULES.cool_down_s for at in times) <= 2, model.changes
+    assert most_in_a_cool_down(model) <= 2, model.changes
 
 
 def check_no_flapping(model: QueueModel) -> None:
@@ -86,7 +76,7 @@ def ran(load: Load, seconds: float, rules: ScalingRules = RULES, **model: float)
 CASES = [
     pytest.param(name, kind, marks=[pytest.mark.slow] if name == "day curve" and kind != "rows and ages" else [])
     for name in LOADS
-    for kind in SEVERAL
+    for kind in KINDS
 ]
 """a day is long: `make test` has it once"""
 
@@ -94,7 +84,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_the_lag_comes_back_under_the_bound_without_flapping(name: str, kind: str) -> None:
     load, seconds, enough = LOADS[name]
-    model = ran(load, seconds, **SEVERAL[kind])
+    model = ran(load, seconds, **KINDS[kind])
     check_bounds(model)
     check_cool_down(model)
     check_no_flapping(model)

@@ -11,7 +11,7 @@ import pytest
 
 from scribengin.control.autoscale import RULES, LoadSample, add_sample, decide_size, tier_load
 from scribengin.registry.records import AutoscaleSpec
-from tests.control.queue_model import QueueModel
+from tests.control.queue_model import KINDS, QueueModel, most_in_a_cool_down
 
 if TYPE_CHECKING:
     from scribengin.control.autoscale import LoadHistory, ScalingRules, SizeDecision
@@ -22,14 +22,6 @@ ARRIVING = [(after["added"] - before["added"]) / (after["at"] - before["at"]) fo
 """rows that arrived in a second, for each five seconds"""
 LENGTH_S = RECORDED[-1]["at"]
 LAG_S = 60.0
-KINDS: dict[str, dict[str, Any]] = {
-    "rows and ages": {},
-    "ages only": {"counts_rows": False},
-    "rows only": {"ages": False},
-    "slow restarts": {"restart_s": 90.0},
-    "short Batches and noise": {"overhead_s": 0.3, "noise": 0.3},
-    "a third of the work is measured": {"measured": 0.35},
-}
 
 
 def recorded(stretch: float, peak: float) -> Load:
@@ -41,11 +33,6 @@ def recorded(stretch: float, peak: float) -> Load:
 def ran(stretch: float, peak: float, rounds: int, rules: ScalingRules = RULES, **model: Any) -> QueueModel:
     bounds = AutoscaleSpec(lag_s=LAG_S, min=1, max=8, mode="act")
     return QueueModel(recorded(stretch, peak), bounds, rules=rules, **model).run(LENGTH_S * stretch * rounds)
-
-
-def most_in_a_cool_down(model: QueueModel) -> int:
-    times = [at for at, *_ in model.changes]
-    return max((sum(begin <= at <= begin + RULES.cool_down_s for at in times) for begin in times), default=0)
 
 
 def flaps(model: QueueModel) -> list[tuple[float, float]]:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from harness import kubernetes
+from harness.control_programs import numbers_flow
 from scribengin.api.token_file import TokenFile
 from scribengin.core.process import within
 from scribengin.embedded.server import free_ports
@@ -35,14 +36,7 @@ _resolve, _bind = socket.getaddrinfo, socket.socket.bind
 socket.getaddrinfo = lambda host, *rest, **named: _resolve(_address(host), *rest, **named)
 socket.socket.bind = lambda self, at: _bind(self, (_address(at[0]), *at[1:]) if isinstance(at, tuple) else at)
 """
-_FLOW = """\
-version: 1
-name: numbers
-sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
-steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
-sinks: {{kept: {{from: odd, type: files, path: {out}, format: json}}}}
-tiers: {{all: {{steps: [odd], resources: {{executors: 1, cores: 1, memory: 512MiB, spark: {{spark.driver.memory: 512m}}}}}}}}
-"""
+_RESOURCES = "{executors: 1, cores: 1, memory: 512MiB, spark: {spark.driver.memory: 512m}}"
 _SUBJECTS = ",".join(f"DNS:*.scribengin-{kind}.flows.svc.cluster.local" for kind in ("masters", "nodes"))
 _WITHIN_S = 240.0
 
@@ -139,7 +133,7 @@ def test_it_is_installed_runs_a_flow_is_upgraded_and_removed_in_a_restricted_nam
         data, out = tmp_path / "data", tmp_path / "out"
         data.mkdir()
         (data / "a.jsonl").write_text("".join(f'{{"id": {number}}}\n' for number in range(100)))
-        (tmp_path / "flow.yaml").write_text(_FLOW.format(data=data, out=out))
+        (tmp_path / "flow.yaml").write_text(numbers_flow("numbers", data, f"type: files, path: {out}", _RESOURCES))
         applied = listed(0, own, "apply", str(tmp_path / "flow.yaml"), "--wait", "8m")
         assert applied.returncode == 0, (applied.stderr, listed(0, own, "status", "numbers").stdout)
 

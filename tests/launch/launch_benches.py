@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 
 WITHIN_S = 90.0
 PROGRAM = Path(__file__).with_name("program.py")
+SPARK_PROGRAM = Path(__file__).with_name("yarn_program.py")
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.driver.memoryOverhead": "256m",
+    "spark.executor.memoryOverhead": "256m",
+    "spark.ui.enabled": "false",
+}
+"""settings of small containers in YARN"""
 
 
 class Bench(Protocol):
@@ -77,16 +85,13 @@ class ProcessBench:
         return LaunchOrder(worker, (sys.executable, "-S", str(PROGRAM), str(self.folder / f"{worker}.diary"), *words), **more)
 
     def until(self, launcher: Launcher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
-        deadline = time.monotonic() + WITHIN_S
-        while True:
-            seen = one(launcher, worker)
-            if seen is not None and true(seen):
-                # its handler must be there before it is asked to end
-                if seen.state == "running" and not seen.stopping:
-                    self.said(worker, f"up {seen.pid}")
-                return seen
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.05)
+        seen = until(launcher, worker, true, WITHIN_S)
+        if seen.state == "running" and not seen.stopping:  # its handler must be there before it is asked to end
+            self.came_up(worker, seen)
+        return seen
+
+    def came_up(self, worker: str, seen: ObservedWorker) -> None:
+        self.said(worker, f"up {seen.pid}")
 
     def beginnings(self, worker: str) -> int:
         return sum(line.startswith(("up ", "ended ")) for line in self.diary(worker))
@@ -137,17 +142,8 @@ class KubernetesBench(ProcessBench):
     def order(self, worker: str, *words: str, **more: Any) -> LaunchOrder:
         return super().order(worker, *words, **{"spark": {"spark.driver.memory": "64m", "spark.driver.cores": "100m"}} | more)
 
-    def until(self, launcher: Launcher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
-        deadline = time.monotonic() + WITHIN_S
-        while True:
-            seen = one(launcher, worker)
-            if seen is not None and true(seen):
-                # its handler must be there before it is asked to end
-                if seen.state == "running" and not seen.stopping:
-                    assert within(WITHIN_S, lambda: any(line.startswith("up ") for line in self.diary(worker))), launcher.logs(worker)
-                return seen
-            assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-3000:] for path in launcher.logs(worker)])
-            time.sleep(0.2)
+    def came_up(self, worker: str, seen: ObservedWorker) -> None:
+        self.noted(worker, "up")  # its number is not that of a process here
 
     def bind(self, account: str, rules: list[dict[str, Any]]) -> None:
         """Make a service account in the namespace, with a role of its own."""
@@ -220,6 +216,25 @@ class MemoryBench:
 
     def clear(self) -> None:
         pass
+
+
+def until(launcher: Launcher, worker: str, true: Callable[[ObservedWorker], bool], within_s: float = 240.0) -> ObservedWorker:
+    """The worker, as soon as it is so."""
+    deadline = time.monotonic() + within_s
+    while True:
+        seen = one(launcher, worker)
+        if seen is not None and true(seen):
+            return seen
+        assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-2000:] for path in launcher.logs(worker)])
+        time.sleep(0.1)
+
+
+def all_over(launcher: Launcher) -> bool:
+    """True if no worker lives; those that do are killed."""
+    live = [seen.worker for seen in launcher.observe() if not seen.is_over]
+    for worker in live:
+        launcher.kill(worker)
+    return not live
 
 
 def one(launcher: Launcher, worker: str) -> ObservedWorker | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from launch_benches import WITHIN_S, KubernetesBench, one
+from launch_benches import SPARK_PROGRAM, WITHIN_S, KubernetesBench, one
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import within
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 W = "tweets.main-1"
 STARTS_WITHIN_S = 400.0
 """seconds in which Spark starts on a busy machine"""
-PROGRAM = Path(__file__).with_name("yarn_program.py")
 
 
 def test_the_rights_that_are_documented_are_enough(kubernetes: KubernetesBench) -> None:
@@ -212,7 +211,7 @@ def test_an_api_that_does_not_answer_starts_nothing(kubernetes: KubernetesBench,
 @pytest.mark.timeout(900)
 def test_spark_requests_executors_as_pods_which_end_with_the_driver(kubernetes: KubernetesBench, driver_rights: str) -> None:
     launcher = kubernetes.launcher(service_account=driver_rights)
-    argv = (sys.executable, str(PROGRAM), str(kubernetes.folder / f"{W}.diary"), "count=1000")
+    argv = (sys.executable, str(SPARK_PROGRAM), str(kubernetes.folder / f"{W}.diary"), "count=1000")
     settings = {"spark.driver.memory": "512m", "spark.ui.enabled": "false"}
     launcher.start(LaunchOrder(W, argv, memory_bytes=512 * 2**20, executors=2, spark=settings))
 
@@ -235,7 +234,7 @@ def test_spark_requests_executors_as_pods_which_end_with_the_driver(kubernetes: 
 @pytest.mark.timeout(900)
 def test_what_hinders_an_executor_is_told(kubernetes: KubernetesBench, driver_rights: str) -> None:
     launcher = kubernetes.launcher(service_account=driver_rights)
-    argv = (sys.executable, str(PROGRAM), str(kubernetes.folder / f"{W}.diary"))
+    argv = (sys.executable, str(SPARK_PROGRAM), str(kubernetes.folder / f"{W}.diary"))
     launcher.start(LaunchOrder(W, argv, memory_bytes=2**50, spark={"spark.driver.memory": "512m", "spark.ui.enabled": "false"}))
     name = kubernetes.pod_path(W).rpartition("/")[2]
     reason = f"executor {name}-exec-1: no host has room for it (Unschedulable: "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from harness.control_programs import ControlPrograms
+from harness.control_programs import ControlPrograms, numbers_flow
 from scribengin.embedded.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
     from harness.kubernetes import ScriptedKubelet
 
-FLOW = """\
-version: 1
-name: numbers
-sources: {{numbers: {{type: files, path: {data}, format: json, schema: "id BIGINT"}}}}
-steps: {{odd: {{from: numbers, filter: id % 2 = 1}}}}
-sinks: {{kept: {{from: odd, type: files, path: {out}, format: json}}}}
-tiers: {{all: {{steps: [odd], resources: {{executors: 1, cores: 1, memory: 512MiB, spark: {{spark.driver.memory: 512m}}}}}}}}
-"""
+RESOURCES = "{{executors: 1, cores: 1, memory: 512MiB, spark: {{spark.driver.memory: 512m{spark}}}}}"
 
 
 class KubernetesControl(ControlPrograms):
@@ -37,7 +30,7 @@ class KubernetesControl(ControlPrograms):
         self.bench = bench
         self.data, self.out = self.folder / "data", self.folder / "out"
         self.data.mkdir()
-        (self.folder / "flow.yaml").write_text(FLOW.format(data=self.data, out=self.out))
+        self.write_flow()
         self.files = 0
         self.more: tuple[str, ...] = ()
         """further options of the node"""
@@ -51,6 +44,11 @@ class KubernetesControl(ControlPrograms):
             if name == "master"
             else ("--name", "pods", "--launcher", "kubernetes", *words, *self.more)
         )
+
+    def write_flow(self, spark: str = "") -> None:
+        """`spark`: further settings of Spark, in YAML."""
+        resources = RESOURCES.format(spark=spark)
+        (self.folder / "flow.yaml").write_text(numbers_flow("numbers", self.data, f"type: files, path: {self.out}", resources))
 
     def add(self) -> None:
         path = self.data / f".{self.files}"
@@ -122,11 +120,7 @@ def test_executors_of_another_python_are_the_reason_of_the_flow(kubernetes: Kube
     """The executors' Python says of itself that it is 3.10: PySpark's own check refuses it."""
     old = with_module(tmp_path / "old", OLDER)
     with ZooKeeper(tmp_path / "zookeeper") as keeper, KubernetesControl(kubernetes, keeper) as plane:
-        (plane.folder / "flow.yaml").write_text(
-            FLOW.format(data=plane.data, out=plane.out).replace(
-                "spark.driver.memory: 512m", f'spark.driver.memory: 512m, spark.executorEnv.PYTHONPATH: "{old}"'
-            )
-        )
+        plane.write_flow(f', spark.executorEnv.PYTHONPATH: "{old}"')
         plane.start_control()
         plane.apply("flow.yaml")
         plane.add()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from launch_benches import SMALL, SPARK_PROGRAM, all_over, until
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import within
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-PROGRAM = Path(__file__).with_name("yarn_program.py")
 WITHIN_S = 240.0
-SMALL = {
-    "spark.driver.memory": "512m",
-    "spark.driver.memoryOverhead": "256m",
-    "spark.executor.memoryOverhead": "256m",
-    "spark.ui.enabled": "false",
-}
 
 
 @pytest.fixture
@@ -44,30 +37,13 @@ def launchers(yarn: Yarn, tmp_path: Path) -> Iterator[Callable[[], YarnLauncher]
     cluster = YarnCluster.of(yarn.conf)
     yield lambda: YarnLauncher(tmp_path / "node", cluster)
     launcher = YarnLauncher(tmp_path / "node", cluster)
-
-    def over() -> bool:
-        live = [seen.worker for seen in launcher.observe() if not seen.is_over]
-        for worker in live:
-            launcher.kill(worker)
-        return not live
-
-    assert within(WITHIN_S, over)
+    assert within(WITHIN_S, lambda: all_over(launcher))
 
 
 def order(folder: Path, worker: str, *words: str, secret: str = "") -> LaunchOrder:
-    argv = (sys.executable, str(PROGRAM), str(folder / f"{worker}.diary"), *words)
+    argv = (sys.executable, str(SPARK_PROGRAM), str(folder / f"{worker}.diary"), *words)
     secrets = {"HIDDEN": Secret(secret, "${HIDDEN}")} if secret else {}
     return LaunchOrder(worker, argv, {"SHOWN": "plain"}, secrets, memory_bytes=512 * 2**20, spark=SMALL)
-
-
-def until(launcher: YarnLauncher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        seen = next((each for each in launcher.observe() if each.worker == worker), None)
-        if seen is not None and true(seen):
-            return seen
-        assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-2000:] for path in launcher.logs(worker)])
-        time.sleep(0.2)
 
 
 @pytest.mark.timeout(900)
@@ -157,7 +133,7 @@ def test_a_queue_that_does_not_exist_is_told(yarn: Yarn, tmp_path: Path) -> None
 @pytest.mark.timeout(300)
 def test_memory_that_no_container_can_have_is_told(yarn: Yarn, tmp_path: Path) -> None:
     launcher = YarnLauncher(tmp_path / "node", YarnCluster.of(yarn.conf))
-    launcher.start(LaunchOrder("tweets.main-1", (sys.executable, str(PROGRAM)), memory_bytes=64 * 2**30, spark=SMALL))
+    launcher.start(LaunchOrder("tweets.main-1", (sys.executable, str(SPARK_PROGRAM)), memory_bytes=64 * 2**30, spark=SMALL))
     seen = until(launcher, "tweets.main-1", lambda seen: seen.is_over)
     assert (seen.state, seen.status) == ("gone", None)
     assert seen.reason.startswith("it was not submitted to YARN: a container can have 8192 MB of memory, and 65536 MB was requested for")

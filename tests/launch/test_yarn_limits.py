@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import urllib.request
 from contextlib import contextmanager
+from functools import partial
 from getpass import getuser
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import launch_benches
 import pytest
+from launch_benches import SMALL, SPARK_PROGRAM, all_over
 
 from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.core.process import within
@@ -22,21 +23,15 @@ from scribengin.launch.yarn_cluster import YarnCluster
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-    from scribengin.launch.contract import ObservedWorker
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-PROGRAM = Path(__file__).with_name("yarn_program.py")
 WITHIN_S = 600.0
+until = partial(launch_benches.until, within_s=WITHIN_S)
 NODE_MIB = 3072
-SMALL = {
-    "spark.driver.memory": "512m",
-    "spark.driver.memoryOverhead": "256m",
-    "spark.executor.memoryOverhead": "256m",
-    "spark.ui.enabled": "false",
-}
 ME, LABEL = getuser(), "fast"
 RIGHTS = {
     "yarn.acl.enable": "true",
@@ -90,33 +85,17 @@ def launcher_of(folder: Path, yarn: Yarn, **options: str) -> Iterator[YarnLaunch
     """A launcher. What it has started is killed."""
     launcher = YarnLauncher(folder, YarnCluster.of(yarn.conf, **options))  # type: ignore[arg-type]
 
-    def over() -> bool:
-        live = [seen.worker for seen in launcher.observe() if not seen.is_over]
-        for worker in live:
-            launcher.kill(worker)
-        return not live
-
     try:
         yield launcher
     finally:
-        assert within(WITHIN_S, over)
+        assert within(WITHIN_S, lambda: all_over(launcher))
 
 
 def order(
     folder: Path, worker: str, *words: str, mib: int = 512, spark: Mapping[str, str] | None = None, executors: int = 1
 ) -> LaunchOrder:
-    argv = (sys.executable, str(PROGRAM), str(folder / f"{worker}.diary"), *words)
+    argv = (sys.executable, str(SPARK_PROGRAM), str(folder / f"{worker}.diary"), *words)
     return LaunchOrder(worker, argv, {}, {}, memory_bytes=mib * 2**20, executors=executors, spark=SMALL | dict(spark or {}))
-
-
-def until(launcher: YarnLauncher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        seen = next((each for each in launcher.observe() if each.worker == worker), None)
-        if seen is not None and true(seen):
-            return seen
-        assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-2000:] for path in launcher.logs(worker)])
-        time.sleep(0.2)
 
 
 def diary(folder: Path, worker: str) -> str:

@@ -7,7 +7,6 @@ import json
 import re
 import sys
 import tarfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from launch_benches import SMALL, until
 from packed_python import pack_python
 
 from harness.yarn_plane import YarnControl, numbers_flow, parts_in
@@ -23,14 +23,14 @@ from scribengin.cli.main import main
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.launch.contract import LaunchOrder, ObservedWorker
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.yarn import YarnLauncher, outcome_of
 from scribengin.launch.yarn_cluster import Application, ResourceManagers, YarnCluster, yarn_user
 from scribengin.launch.yarn_python import UNUSED_S, PythonArchive, PythonStore
 from scribengin.spark.failures import classify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from scribengin.connectors.hdfs.path import HdfsPath
     from scribengin.embedded.yarn import Yarn
@@ -304,25 +304,9 @@ def test_nothing_is_deleted_if_yarn_does_not_tell(store: PythonStore, tmp_path: 
     assert (store.folder / unused.name).probe() is not None
 
 
-def until(launcher: YarnLauncher, worker: str, true: Callable[[ObservedWorker], bool]) -> ObservedWorker:
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        seen = next((each for each in launcher.observe() if each.worker == worker), None)
-        if seen is not None and true(seen):
-            return seen
-        assert time.monotonic() < deadline, (seen, [Path(path).read_text()[-2000:] for path in launcher.logs(worker)])
-        time.sleep(0.2)
-
-
 def order(folder: Path, worker: str, *words: str) -> LaunchOrder:
     argv = (sys.executable, str(PROGRAM), str(folder / f"{worker}.diary"), *words)
-    spark = {
-        "spark.driver.memory": "512m",
-        "spark.driver.memoryOverhead": "256m",
-        "spark.executor.memoryOverhead": "256m",
-        "spark.ui.enabled": "false",
-    }
-    return LaunchOrder(worker, argv, memory_bytes=512 * 2**20, spark=spark)
+    return LaunchOrder(worker, argv, memory_bytes=512 * 2**20, spark=SMALL)
 
 
 @pytest.fixture
