@@ -30,7 +30,7 @@ from scribengin.launch.cluster_job import MEMORY_MIB, ClusterJob, HostReport, Jo
 from scribengin.launch.cluster_probe import GATHER_S, LATE, TASKS, clock_lead
 from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
 from scribengin.launch.yarn import YarnLauncher
-from scribengin.launch.yarn_cluster import ResourceManagers, YarnCluster, site_settings
+from scribengin.launch.yarn_cluster import ResourceManagers, YarnCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ class ClusterChecks:
         except (EnvironmentFault, Unreachable) as error:
             self._add_fault("ResourceManager", error)
             return
-        home = self._check_home(site_settings(cluster.conf / "core-site.xml").get("fs.defaultFS", "file:///"), cluster.user)
+        home = self._check_home(cluster.file_system or "file:///", cluster.user)
 
         def clean(run: JobRun) -> None:
             """Spark's driver deletes the files of its application. They stay if it never started."""

@@ -24,26 +24,8 @@ if TYPE_CHECKING:
     Cluster = SparkCluster | YarnCluster | KubernetesCluster
 
 C = TypeVar("C")
-_OF = {
-    "spark_master": "standalone",
-    "spark_web": "standalone",
-    "yarn_conf": "yarn",
-    "yarn_queue": "yarn",
-    "yarn_python": "yarn",
-    "yarn_python_archive": "yarn",
-    "yarn_principal": "yarn",
-    "yarn_keytab": "yarn",
-    "yarn_mode": "yarn",
-    "kubernetes_image": "kubernetes",
-    "kubernetes_config": "kubernetes",
-    "kubernetes_context": "kubernetes",
-    "kubernetes_namespace": "kubernetes",
-    "kubernetes_service_account": "kubernetes",
-    "kubernetes_pod_template": "kubernetes",
-    "kubernetes_python": "kubernetes",
-    "kubernetes_api": "kubernetes",
-}
-"""option → the kind of cluster that it belongs to"""
+_KINDS = {"spark": "standalone"}
+"""first word of an option → the kind of cluster that it belongs to, if that is not the word itself"""
 
 
 def _spark_master(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -126,7 +108,8 @@ def named_cluster(flag: str, kind: str | None, options: Mapping[str, Any]) -> Cl
         EnvironmentFault: the settings of YARN or of Kubernetes are not valid.
     """
     for name, value in options.items():
-        if value is not None and (of := _OF[name]) != kind:
+        word = name.partition("_")[0]
+        if value is not None and (of := _KINDS.get(word, word)) != kind:
             raise click.UsageError(f"--{name.replace('_', '-')} needs {flag} {of}")
     if kind == "standalone":
         from scribengin.launch.standalone import SparkCluster

@@ -43,6 +43,15 @@ def is_loopback_master(master: str) -> bool:
     return True
 
 
+def is_container_master(master: str) -> bool:
+    """True if drivers with this master run in containers of a cluster, unless they were started as a process of a machine.
+
+    >>> [is_container_master(each) for each in ("yarn", "k8s://https://h:1", "spark://h:7077", "local[2]", "")]
+    [True, True, False, False, False]
+    """
+    return master == "yarn" or master.startswith("k8s://")
+
+
 LOOPBACK = "127.0.0.1"
 """the address of servers that serve only this machine"""
 

@@ -94,11 +94,12 @@ class House:
             self.address = RegistryAddress((server.address,), DEFAULT_ROOT)
             entrance = ConnectionSettings(self.address, self.home.login())
             cluster = self._open_cluster(stack)
-            away = isinstance(cluster, YarnCluster) and not cluster.client
             launcher = (
-                YarnLauncher(self.home.workers, cluster) if isinstance(cluster, YarnCluster) and away else LocalLauncher(self.home.workers)
+                YarnLauncher(self.home.workers, cluster)
+                if isinstance(cluster, YarnCluster) and not cluster.client
+                else LocalLauncher(self.home.workers)
             )
-            stack.callback(self._end_workers, launcher, entrance if away else None)
+            stack.callback(self._end_workers, launcher, entrance if isinstance(launcher, YarnLauncher) else None)
             stack.enter_context(
                 NodeAgent(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster, listen=Listen(asks=self._listen.asks))
             )

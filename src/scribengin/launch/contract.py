@@ -29,6 +29,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from hashlib import sha256
+from signal import strsignal
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from scribengin.core.records import canonical
@@ -41,6 +42,9 @@ State = Literal["starting", "running", "exited", "gone"]
 """starting: ordered, and no process yet; running: its process exists, whatever its flow does; exited: it has ended, and its exit status is
 known; gone: it does not exist, and its exit status is unknown, or it never started."""
 
+KILLED = -9
+"""the status of a worker that was killed"""
+_SIGNALS = 128
 _EXECUTOR_MIB = 1024
 """the memory of an executor by Spark's default"""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}")
@@ -144,6 +148,18 @@ class ObservedWorker:
     def is_over(self) -> bool:
         """True if none of its processes runs any more."""
         return self.state in ("exited", "gone") and not self.strays
+
+
+def end_of(code: int) -> tuple[int, str]:
+    """The status of a worker and how it ended, by the exit code of a shell or a container: above 128 it is that of a signal."""
+    if code > _SIGNALS:
+        return _SIGNALS - code, f"ended by signal {code - _SIGNALS} ({strsignal(code - _SIGNALS)})"
+    return code, f"ended with status {code}"
+
+
+def killed_text(grace_s: float) -> str:
+    """Why a worker was killed. `grace_s`: the grace of the request to stop it; 0 if it was to be killed."""
+    return f"killed: it did not stop within {grace_s:g} s of the stop request" if grace_s else "killed, as requested"
 
 
 class Launcher(Protocol):

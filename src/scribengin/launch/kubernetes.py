@@ -20,23 +20,23 @@ import math
 import threading
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from hashlib import sha256
-from signal import strsignal
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
+from lightkube.models.core_v1 import ContainerState
 from lightkube.resources.core_v1 import ConfigMap, Pod, Secret
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.storage import explained, make_folder, replace
-from scribengin.launch.contract import ObservedWorker
+from scribengin.launch.contract import KILLED, ObservedWorker, end_of, killed_text
 from scribengin.launch.kubernetes_cluster import DRIVER, KubernetesApi
 from scribengin.launch.kubernetes_pod import FINALIZER, ORDER, ROLE, SCOPE, WORKER, object_name, pod_of, record_of, secret_of
 from scribengin.launch.process_launcher import log_path, logs_of, prune_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from lightkube.models.core_v1 import ContainerStatus
@@ -52,7 +52,8 @@ _EVENTS_S = 5.0
 _BEGUN_WITHIN_S = 60.0
 _LATE_S = 30.0
 """seconds after the time of a deletion until a host that does not report it is given up"""
-_KILLED, _TERMINATED = -9, 137
+_SIGKILL = 137
+"""the exit code of a container that was killed"""
 _POD, _STOP, _ENDED = "scribengin.io/pod", "scribengin.io/stop", "scribengin.io/ended"
 """annotations of a record: the identity of its pod, the request to stop, how the worker ended"""
 RIGHTS = {
@@ -138,7 +139,7 @@ class KubernetesLauncher:
         created = record is not None
         if record is None:
             record = self._api.get(ConfigMap, name)
-        if not isinstance(record, ConfigMap) or _annotations(record).keys() & {_POD, _STOP, _ENDED}:
+        if record is None or _annotations(record).keys() & {_POD, _STOP, _ENDED}:
             return
         try:
             self._api.create(secret_of(order, self._scope, record))
@@ -149,8 +150,8 @@ class KubernetesLauncher:
                     with suppress(EnvironmentFault, Unreachable):
                         self._api.delete(kind, name)
             raise
-        if isinstance(pod, Pod) and pod.metadata is not None:
-            self._annotate(record, {_POD: pod.metadata.uid or ""})
+        if pod is not None:
+            self._annotate(record, {_POD: _uid(pod)})
         self._asked_s = 0.0
 
     def stop(self, worker: str, grace_s: float) -> None:
@@ -275,7 +276,7 @@ class KubernetesLauncher:
             return _Ended("gone" if status is None else "exited", _ended_s(pod), status, reason)
         if not _is_deleted(pod) or pod.metadata is None:
             return None
-        host = pod.spec.nodeName if pod.spec is not None else None
+        host = _host(pod)
         if not host:
             return _Ended("gone", time.time(), None, "it was requested to stop before it had a host")
         if self._since_s(pod, "deleted") < (pod.metadata.deletionGracePeriodSeconds or 0) + _LATE_S:
@@ -301,8 +302,7 @@ class KubernetesLauncher:
 
     def _live(self, pod: Pod, executors: Sequence[Pod], order: str, *, stopping: bool) -> ObservedWorker:
         """A worker whose pod has not ended."""
-        worker, container = _annotations(pod).get(WORKER, _name(pod)), _container(pod)
-        running = container.state.running if container is not None and container.state is not None else None
+        worker, running = _annotations(pod).get(WORKER, _name(pod)), _state(pod).running
         stopping = stopping or _is_deleted(pod)
         if running is not None:
             # Spark in the driver waits for its executors without an error
@@ -356,30 +356,26 @@ def outcome_of(pod: Pod, grace_s: float | None) -> tuple[int | None, str]:
         The exit status (0 to 255, the negative number of a signal, or None if it is unknown), and the reason; empty for status 0.
     """
     assert pod.status is not None
-    container = _container(pod)
-    ended = container.state.terminated if container is not None and container.state is not None else None
+    ended = _state(pod).terminated
     status = None if ended is None else ended.exitCode
     if grace_s == 0.0:
-        return _KILLED, "killed, as requested"
+        return KILLED, killed_text(grace_s)
     for said, message in ((ended.reason if ended else None, ended.message if ended else None), (pod.status.reason, pod.status.message)):
         if said in _ENDS:
             what, remedy = _ENDS[said]
             # a program that never ran has no exit status of its own
-            known = _KILLED if said == "OOMKilled" else None
+            known = KILLED if said == "OOMKilled" else None
             return known, f"{what}{_after(message)}; {remedy}"
     if status is None:
         return None, f"its exit status is unknown{_after(pod.status.message or pod.status.reason)}"
-    if status == _TERMINATED and grace_s is not None:
-        return _KILLED, f"killed: it did not stop within {grace_s:g} s of the stop request"
-    if status > 128:
-        return 128 - status, f"ended by signal {status - 128} ({strsignal(status - 128)})"
-    return status, f"ended with status {status}" if status else ""
+    if status == _SIGKILL and grace_s is not None:
+        return KILLED, killed_text(grace_s)
+    return end_of(status) if status else (0, "")
 
 
 def waiting_reason(pod: Pod) -> str:
     """Why a pod does not start, with what to do, as its own status tells it; empty if the status names no obstacle."""
-    container = _container(pod)
-    waiting = container.state.waiting if container is not None and container.state is not None else None
+    waiting = _state(pod).waiting
     if waiting is not None and waiting.reason in _WAITING:
         what, remedy = _WAITING[waiting.reason]
         return f"{what} ({waiting.reason}{_after(waiting.message)}); {remedy}"
@@ -400,8 +396,12 @@ def _line(message: str | None) -> str:
 
 def _where(pod: Pod) -> str:
     """Where a worker runs, for people."""
-    host = pod.spec.nodeName if pod.spec is not None else None
+    host = _host(pod)
     return f"pod {_name(pod)}" + (f" on {host}" if host else "")
+
+
+def _host(pod: Pod) -> str:
+    return (pod.spec.nodeName if pod.spec is not None else None) or ""
 
 
 def _container(pod: Pod) -> ContainerStatus | None:
@@ -409,6 +409,12 @@ def _container(pod: Pod) -> ContainerStatus | None:
     found = (pod.status.containerStatuses if pod.status is not None else None) or []
     # Spark may name the container of an executor itself
     return next((each for each in found if each.name in (DRIVER, "spark-kubernetes-executor")), found[0] if found else None)
+
+
+def _state(pod: Pod) -> ContainerState:
+    """The state of that container; one without content if there is none yet."""
+    container = _container(pod)
+    return ContainerState() if container is None or container.state is None else container.state
 
 
 def _is_over(pod: Pod) -> bool:
@@ -420,8 +426,7 @@ def _is_deleted(pod: Pod) -> bool:
 
 
 def _ended_s(pod: Pod) -> float:
-    container = _container(pod)
-    ended = container.state.terminated if container is not None and container.state is not None else None
+    ended = _state(pod).terminated
     return _moment_s(None if ended is None else ended.finishedAt) or time.time()
 
 
@@ -429,12 +434,9 @@ def _created_s(found: Pod | ConfigMap) -> float:
     return _moment_s(None if found.metadata is None else found.metadata.creationTimestamp)
 
 
-def _moment_s(moment: datetime | str | None) -> float:
+def _moment_s(moment: datetime | None) -> float:
     """Seconds since the epoch; 0 if there is none."""
-    if moment is None:
-        return 0.0
-    found = moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
-    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+    return 0.0 if moment is None else moment.timestamp()
 
 
 def _annotation(record: ConfigMap, name: str, kind: type[_Kind]) -> _Kind | None:

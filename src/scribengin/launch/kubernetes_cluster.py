@@ -156,7 +156,7 @@ class KubernetesApi:
         """Close its connections."""
         self._client.close()
 
-    def create(self, found: Pod | ConfigMap | Secret) -> Pod | ConfigMap | Secret | None:
+    def create(self, found: _Object) -> _Object | None:
         """Create an object; returns it, or None if one with this name exists."""
         with self._asking(f"create {_name(type(found))}"):
             try:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,7 @@ from lightkube.resources.core_v1 import Secret as KubernetesSecret
 from scribengin.core.secret import Secret
 from scribengin.launch.kubernetes_cluster import DRIVER
 from scribengin.launch.process_launcher import NAME as SECRET_SETTINGS
-from scribengin.launch.process_launcher import spark_settings_text
+from scribengin.launch.process_launcher import spark_environment, spark_settings_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,9 @@ ORDER = "scribengin.io/order"
 """the annotation with the digest of the order"""
 FINALIZER = "scribengin.io/outcome"
 """keeps the pod of a worker that was requested to stop until its exit status is recorded"""
-SPARK_MASTER, REACHED_AT = "SCRIBENGIN_SPARK_MASTER", "SCRIBENGIN_REACHED_AT"
-"""variables of a worker: Spark's master, and the address of its host"""
+REACHED_AT = "SCRIBENGIN_REACHED_AT"
+"""the variable of a worker with the address of its host"""
+_POD_IP = "$(POD_IP)"
 _SETTINGS = "/etc/scribengin"
 _PUBLIC, _PRIVATE, _WORK = f"{_SETTINGS}/public", f"{_SETTINGS}/private", "/scribengin"
 _PUBLIC_SETTINGS = "spark-defaults.conf"
@@ -92,26 +93,12 @@ def secret_of(order: LaunchOrder, scope: str, record: ConfigMap) -> KubernetesSe
 def pod_of(order: LaunchOrder, cluster: KubernetesCluster, scope: str, record: ConfigMap) -> Pod:
     """The Pod of a worker's driver. `record`: its ConfigMap, as it was created."""
     name = object_name(scope, order.worker)
-    template = _merged(cluster.template, {})
-    spec = template.get("spec", {})
-    containers = spec.get("containers") or [{}]
-    at = next((index for index, each in enumerate(containers) if each.get("name") == DRIVER), 0)
     memory_mib = _driver_mib(order.spark)
-    words = [
-        *("--master", spark_master(cluster), "--properties-file", f"{_PRIVATE}/{SECRET_SETTINGS}", "--load-spark-defaults"),
-        *("--conf", "spark.driver.host=$(POD_IP)", "pyspark-shell"),
-    ]
-    own: dict[str, dict[str, Any]] = {
-        "POD_IP": {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        SPARK_MASTER: {"value": spark_master(cluster)},
-        "SPARK_LOCAL_IP": {"value": "$(POD_IP)"},
-        REACHED_AT: {"value": "$(POD_IP)"},
-        "SPARK_CONF_DIR": {"value": _PUBLIC},
-        # shlex would quote the parentheses, which Kubernetes replaces before the launcher reads the text
-        "PYSPARK_SUBMIT_ARGS": {"value": " ".join(word if "$(" in word else shlex.quote(word) for word in words)},
-        "HOME": {"value": _WORK},
-    }
-    values: dict[str, dict[str, Any]] = {}
+    # Kubernetes replaces the address before the process sees it
+    spark = spark_environment(Path(_PRIVATE), f"k8s://{cluster.api}", "--conf", f"spark.driver.host={_POD_IP}")
+    plain = {"SPARK_LOCAL_IP": _POD_IP, REACHED_AT: _POD_IP, "SPARK_CONF_DIR": _PUBLIC, "HOME": _WORK, **spark}
+    values: dict[str, dict[str, Any]] = {"POD_IP": {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}}
+    values |= {each: {"value": value} for each, value in plain.items()}
     values |= {each: {"valueFrom": {"configMapKeyRef": _key(name, each)}} for each, value in order.environment.items() if value is not None}
     values |= {each: {"valueFrom": {"secretKeyRef": _key(name, each)}} for each in order.secrets}
     container = {
@@ -119,7 +106,7 @@ def pod_of(order: LaunchOrder, cluster: KubernetesCluster, scope: str, record: C
         "image": cluster.image,
         "command": [cluster.python, *order.argv[1:]],
         "workingDir": _WORK,
-        "env": [{"name": each, **value} for each, value in (own | values).items()],
+        "env": [{"name": each, **value} for each, value in values.items()],
         "resources": {
             "requests": {"cpu": str(order.spark.get("spark.driver.cores", _DRIVER_CORES)), "memory": f"{memory_mib}Mi"},
             "limits": {"memory": f"{memory_mib}Mi"},
@@ -130,13 +117,10 @@ def pod_of(order: LaunchOrder, cluster: KubernetesCluster, scope: str, record: C
             {"name": "scribengin-work", "mountPath": _WORK},
         ],
     }
-    containers[at] = _merged({"securityContext": _RESTRICTED_CONTAINER}, containers[at], container)
-    own_spec = {
+    spec = {
         "restartPolicy": "Never",
         "serviceAccountName": cluster.service_account,
         "enableServiceLinks": False,
-        "tolerations": _tolerations(spec),
-        "containers": containers,
         "volumes": [
             {"name": "scribengin-public", "configMap": {"name": name}},
             {"name": "scribengin-private", "secret": {"secretName": name}},
@@ -149,13 +133,7 @@ def pod_of(order: LaunchOrder, cluster: KubernetesCluster, scope: str, record: C
         "annotations": {WORKER: order.worker, ORDER: order.digest},
         "ownerReferences": [_owner(record)],
     }
-    spec = _merged({"securityContext": _RESTRICTED_POD}, {each: value for each, value in spec.items() if each != "containers"}, own_spec)
-    return msgspec.convert({"metadata": _merged(template.get("metadata", {}), metadata), "spec": spec}, Pod)
-
-
-def spark_master(cluster: KubernetesCluster) -> str:
-    """Spark's master for a cluster."""
-    return f"k8s://{cluster.api}"
+    return msgspec.convert(_extended(cluster.template, metadata, spec, container), Pod)
 
 
 def _spark_settings(order: LaunchOrder, cluster: KubernetesCluster, name: str) -> dict[str, str | Secret]:
@@ -183,15 +161,32 @@ def _spark_settings(order: LaunchOrder, cluster: KubernetesCluster, name: str) -
 
 def _executor_template(cluster: KubernetesCluster, scope: str, name: str) -> dict[str, Any]:
     """The pod template of the executors: the cluster's, with this worker's labels, and no token of the API, which they do not call."""
-    template = _merged(cluster.template, {})
-    spec = template.get("spec", {})
-    containers = spec.get("containers") or [{}]
+    metadata = {"labels": _labels(scope, name, "executor")}
+    return _extended(cluster.template, metadata, {"automountServiceAccountToken": False}, {})
+
+
+def _extended(
+    template: Mapping[str, Any], metadata: Mapping[str, Any], spec: Mapping[str, Any], worker: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A pod that extends a template.
+
+    Args:
+        template: the template.
+        metadata: the pod's own metadata.
+        spec: the pod's own specification, without containers.
+        worker: what its container of the worker has of its own.
+    """
+    given = template.get("spec", {})
+    containers = list(given.get("containers") or [{}])
     at = next((index for index, each in enumerate(containers) if each.get("name") == DRIVER), 0)
-    containers[at] = _merged({"name": DRIVER, "securityContext": _RESTRICTED_CONTAINER}, containers[at])
-    own = {"automountServiceAccountToken": False, "tolerations": _tolerations(spec), "containers": containers}
-    spec = _merged({"securityContext": _RESTRICTED_POD}, {each: value for each, value in spec.items() if each != "containers"}, own)
-    metadata = _merged(template.get("metadata", {}), {"labels": _labels(scope, name, "executor")})
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    containers[at] = _merged({"securityContext": _RESTRICTED_CONTAINER}, {"name": DRIVER, **containers[at]}, worker)
+    own = {**spec, "tolerations": _tolerations(given), "containers": containers}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _merged(template.get("metadata", {}), metadata),
+        "spec": _merged({"securityContext": _RESTRICTED_POD}, {**given, "containers": []}, own),
+    }
 
 
 def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:

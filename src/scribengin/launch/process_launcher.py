@@ -180,12 +180,13 @@ def executor_settings(order: LaunchOrder) -> dict[str, str | Secret]:
     return settings
 
 
-def spark_environment(folder: Path, master: str) -> dict[str, str]:
-    """The environment that makes any PySpark program read the file, and use this master unless the program names another one.
+def spark_environment(folder: Path, master: str, *options: str) -> dict[str, str]:
+    """The environment that makes any PySpark program read the file, and use this master unless the program names another one. `options`:
+    further options of `spark-submit`.
 
     `SCRIBENGIN_SPARK_MASTER` is Scribengin's own setting: its session names the master, and checks which one Spark uses.
     """
-    words = ["--master", master, "--properties-file", str(folder / NAME), "--load-spark-defaults", "pyspark-shell"]
+    words = ["--master", master, "--properties-file", str(folder / NAME), "--load-spark-defaults", *options, "pyspark-shell"]
     return {"SCRIBENGIN_SPARK_MASTER": master, "PYSPARK_SUBMIT_ARGS": shlex.join(words)}
 
 

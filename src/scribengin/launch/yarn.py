@@ -28,7 +28,6 @@ from contextlib import suppress
 from dataclasses import replace as replace_fields
 from hashlib import sha256
 from pathlib import Path
-from signal import strsignal
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -39,7 +38,7 @@ from scribengin.core.java import FIRST_COMPILER_ONLY, find_java, spark_home
 from scribengin.core.secret import Secret
 from scribengin.core.storage import put_if_absent, read_or_none, replace
 from scribengin.launch import container
-from scribengin.launch.contract import ObservedWorker
+from scribengin.launch.contract import KILLED, ObservedWorker, end_of, killed_text
 from scribengin.launch.process_launcher import (
     LOG_BYTES,
     LOOPBACK_DRIVER,
@@ -67,7 +66,6 @@ _LOOK_S = 1.0
 _ANSWER_BYTES = 2**26
 _LOG_TAIL = 2**20
 """the bytes of a container's output that are fetched"""
-_KILLED = -9
 _MEMORY_EXCEEDED = (-103, -104)
 """the exit codes of containers that YARN has ended because of their virtual or physical memory"""
 _NODE_LOST = -100
@@ -436,27 +434,24 @@ def outcome_of(application: Application, stopping: Stopping | None) -> tuple[int
     said = " ".join(application.diagnostics.split())
     if application.state == "KILLED":
         if stopping is None:
-            return _KILLED, f"it was killed in YARN: {said or 'without a reason'}"
-        grace_s = stopping.grace_s
-        return _KILLED, f"killed: it did not stop within {grace_s:g} s of the stop request" if grace_s else "killed, as requested"
+            return KILLED, f"it was killed in YARN: {said or 'without a reason'}"
+        return KILLED, killed_text(stopping.grace_s)
     if application.final_status == "SUCCEEDED":
         return 0, ""
     if found := _USER_STATUS.search(said):
-        status = int(found[1])
-        if status > 128:
-            return 128 - status, f"ended by signal {status - 128} ({strsignal(status - 128)})"
-        return status, f"ended with status {status}"
+        return end_of(int(found[1]))
     if found := _NO_PROGRAM.search(said):
         return 127, _unstartable(found[1])
     if found := _CONTAINER_STATUS.search(said):
         code = int(found[1])
         if code in _MEMORY_EXCEEDED:
-            return _KILLED, "YARN ended its container, which used more memory than requested; raise spark.driver.memoryOverhead"
+            return KILLED, "YARN ended its container, which used more memory than requested; raise spark.driver.memoryOverhead"
         if code == _NODE_LOST:
             return None, "the host of its container is lost"
-        if code > 128:
-            return 128 - code, f"ended by signal {code - 128} ({strsignal(code - 128)})"
-        return (code, f"ended with status {code}: {said}") if code >= 0 else (None, f"YARN ended its container ({code}): {said}")
+        if code < 0:
+            return None, f"YARN ended its container ({code}): {said}"
+        status, reason = end_of(code)
+        return status, reason if status < 0 else f"{reason}: {said}"
     return None, f"it failed in YARN: {submission_fault(said) or said or 'without a reason'}"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
-from scribengin.core.net import is_loopback_master
+from scribengin.core.net import is_container_master, is_loopback_master
 from scribengin.spark import source_runner
 from scribengin.spark.class_archive import archive_options
 from scribengin.spark.java_process import JavaProcess, java_options
@@ -144,8 +144,7 @@ class SparkStart:
         }
         if find_spec("pandas") is None:  # without pandas PySpark disables it in any case, with a warning for each function
             settings[_ARROW_UDFS] = "false"
-        away = self._master == "yarn" or self._master.startswith("k8s://")
-        if away or (self._master.startswith("spark://") and not is_loopback_master(self._master)):
+        if is_container_master(self._master) or (self._master.startswith("spark://") and not is_loopback_master(self._master)):
             # on a cluster the operator configures the driver's address; by default Spark chooses it
             del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
         settings |= dict(conf)

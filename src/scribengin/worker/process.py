@@ -22,7 +22,7 @@ from scribengin.control.peers import read_remote, with_remote
 from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused, ScribenginError
-from scribengin.core.net import LOOPBACK
+from scribengin.core.net import LOOPBACK, is_container_master
 from scribengin.core.secret import Secret
 from scribengin.launch.marks import VARIABLE
 from scribengin.packages.fetch import FetchedPackages
@@ -98,7 +98,7 @@ def main(worker: str) -> Exit:
         kind = HelperAttempt if is_helper(id_.tier) else TierAttempt
         # without the mark of a launcher, this process was not started by one of its own machine: it is in a container
         master = os.environ.get(MASTER, "") if VARIABLE not in os.environ else ""
-        in_yarn, in_container = master == "yarn", master == "yarn" or master.startswith("k8s://")
+        in_yarn = master == "yarn"
         word, host = partial(_word, registry, id_), os.environ.get(REACHED_AT) or (socket.gethostname() if in_yarn else LOOPBACK)
         here = Home(Path(os.environ[HOME]).absolute()).scratch
         attempt = kind(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, word, host, here)
@@ -139,7 +139,7 @@ def main(worker: str) -> Exit:
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
-        if in_container:
+        if is_container_master(master):
             stack.callback(OwnOrder(registry, os.environ[NODE], worker, service.stop).close)
         if in_yarn:
             with suppress(ScribenginError):  # the attempt meets it too, and reports it
