@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.agents.contract import CommitReport, RunPositions, channel_of, report_committed
+from scribengin.connectors.agents.channel import channel_of, report_committed
+from scribengin.connectors.agents.contract import CommitReport, RunPositions
 from scribengin.connectors.agents.options import SOURCE
 from scribengin.plan.agent_lanes import is_collected
 from scribengin.state.channel_acks import QueryKey

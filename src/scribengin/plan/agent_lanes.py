@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.agents.contract import channel_of
+from scribengin.connectors.agents.channel import channel_of
 from scribengin.connectors.agents.options import CHANNEL, INPUT_OPTIONS, SOURCE
 from scribengin.plan.channels import clusters, topic_name
 from scribengin.plan.graph import base

@@ -105,7 +105,9 @@ class _Parts:
             message = f"{owner.key('gateways')} needs `agents`"
             self._reader.error("key-misplaced", read.given["gateways"][0], message, "add agents: GROUP, or take gateways out")
         if "steps" not in read.given:
-            self._reader.error("missing-key", owner.start, f"{owner.called} has no `steps`", "add steps: with ids of nodes of the flow")
+            steps = next(key for key in tier_keys.TIER.keys if key.name == "steps")
+            remedy = self._sections.remedy_to_add(steps, owner)
+            self._reader.error("missing-key", owner.start, f"{owner.called} has no `steps`", remedy)
         if "steps" not in read.values:
             return None
         values = {name: value for name, value in read.values.items() if name != "gateways"}

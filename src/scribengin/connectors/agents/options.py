@@ -116,7 +116,7 @@ SOURCE = NodeType(
         Option("restart_delay", "duration", "exec: the time before it is started again; it grows with failures", 1.0, low=0.05),
         Option("stderr", "choice", "exec: its error output", "log", ("log", "merge", "separate")),
         Option("environment", "map", "exec: further variables of its environment", {}, example="{LANG: C}"),
-        Option("listen", "text", "syslog, tcp, http: the address to listen on", "", example='"udp://127.0.0.1:5514"', check=_listen_fault),
+        Option("listen", "text", "syslog, tcp, http: the address to listen on", "", example='"udp://[::1]:5514"', check=_listen_fault),
         Option("framing", "choice", "syslog over TCP: what ends a message", "auto", ("auto", "octet", "newline")),
         Option("parse", "bool", "syslog: each record is a JSON object with the fields of the message", True),
         Option("certificate", "text", "syslog, tcp, http: certificate file on the agent's host", "", example="/etc/agent/tls.crt"),

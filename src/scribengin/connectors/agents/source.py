@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.agents.contract import RunPositions, channel_of
+from scribengin.connectors.agents.channel import channel_of
+from scribengin.connectors.agents.contract import RunPositions
 from scribengin.connectors.agents.options import SOURCE
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.core.errors import SourceError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block, Decoder, Structs
 
 _GAP_TOLD_S = 30.0
-"""a gap is told after this time: the missing run is usually under way on another path"""
+"""a gap is reported after this time: the missing run is usually under way on another path"""
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("STRING",),
     "host": ("STRING",),
