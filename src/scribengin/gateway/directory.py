@@ -1,7 +1,7 @@
 """What a gateway knows of agents: their lanes, configuration, tokens and newest reports.
 
-A gateway asks an `AgentDirectory`. `FileDirectory` is the one without a registry: it reads flow files and a file of tokens, reads them again
-when they change, and keeps the reports of the agents in a small file.
+A gateway asks an `AgentDirectory`. `FileDirectory` is the one without a registry: it reads flow files and a file of tokens, again when they
+change, and keeps the reports of the agents in a small file.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
@@ -21,31 +20,17 @@ import structlog
 from scribengin.core.errors import EnvironmentFault, ScribenginError, text_of
 from scribengin.core.storage import make_folder, read_or_none, replace
 from scribengin.gateway.chains import chain_of
-from scribengin.wire.protocol import AgentConfig, AgentReport, GatewayMember, LaneConfig
+from scribengin.plan.agent_lanes import lanes_of
+from scribengin.wire.protocol import AgentConfig, AgentReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.plan.agent_lanes import AgentLane
+    from scribengin.wire.protocol import GatewayMember
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayLane:
-    """A lane as a gateway serves it.
-
-    Attributes:
-        config: What its agents get.
-        channel: The options of its channel, for `open_channel`.
-        high_water: Frames are answered with 429 while the channel holds more bytes that are not committed.
-        group: The group of agents that have the lane; empty: all.
-        gateways: Its gateways, if the flow names them; else those of this gateway's group.
-    """
-
-    config: LaneConfig
-    channel: Mapping[str, Any]
-    high_water: int = 4 * 2**30
-    group: str = ""
-    gateways: tuple[GatewayMember, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +59,7 @@ class AgentDirectory(Protocol):
     def report(self, report: AgentReport) -> None:
         """Keep a report of an agent."""
 
-    def lanes(self) -> Mapping[str, GatewayLane]:
+    def lanes(self) -> Mapping[str, AgentLane]:
         """Lane → what the gateway needs for it."""
 
     def allows(self, token: str, agent: str) -> bool:
@@ -204,29 +189,16 @@ def _digest(token: str) -> str:
 # The directory of files.
 
 
-class LanesFile(msgspec.Struct, forbid_unknown_fields=True):
-    """Lanes as JSON: those of flows that another program has planned."""
+def lanes_of_flow(path: Path, state: Path | None = None) -> dict[str, AgentLane]:
+    """The lanes of a flow file. Raises InputError.
 
-    class Entry(msgspec.Struct, forbid_unknown_fields=True):
-        """One lane."""
+    Args:
+        path: The flow file.
+        state: Its state folder, where the channels are that the flow does not place; None: beside the file.
+    """
+    from scribengin.local.prepare import prepare
 
-        config: LaneConfig
-        channel: dict[str, Any]
-        high_water: int = 4 * 2**30
-        group: str = ""
-
-    lanes: dict[str, Entry]
-
-
-def lanes_of_json(path: Path) -> dict[str, GatewayLane]:
-    """The lanes of a JSON file. Raises EnvironmentFault."""
-    try:
-        read = msgspec.json.decode(path.read_bytes(), type=LanesFile)
-    except OSError as error:
-        raise EnvironmentFault(f"{path} cannot be read: {error.strerror}", remedy="grant access, or pass another file") from error
-    except msgspec.MsgspecError as error:
-        raise EnvironmentFault(f"{path} is not a valid file of lanes: {error}", remedy="correct it") from error
-    return {name: GatewayLane(each.config, each.channel, each.high_water, each.group) for name, each in read.lanes.items()}
+    return lanes_of(prepare(path, state=state).plan)
 
 
 _LOOK_S = 1.0
@@ -244,7 +216,7 @@ class _SavedReports(msgspec.Struct):
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     state: _FileState
-    lanes: Mapping[str, GatewayLane]
+    lanes: Mapping[str, AgentLane]
     tokens: AgentTokens | None
 
 
@@ -261,7 +233,8 @@ class FileDirectory:
         *,
         tokens: Path | None = None,
         members: Sequence[GatewayMember] = (),
-        read_lanes: Callable[[Path], Mapping[str, GatewayLane]] = lanes_of_json,
+        gateways: str = "",
+        read_lanes: Callable[[Path], Mapping[str, AgentLane]] = lanes_of_flow,
     ) -> None:
         """Read the files.
 
@@ -270,6 +243,7 @@ class FileDirectory:
             folder: Where the reports of agents are kept.
             tokens: The file of tokens; None: no token is required.
             members: The gateways of this group, this one too.
+            gateways: The name of this group of gateways: lanes of other groups are not served. Empty: all are served.
             read_lanes: Reads the lanes of a flow file.
 
         Raises:
@@ -278,6 +252,7 @@ class FileDirectory:
         self._files = tuple(files)
         self._token_file = tokens
         self._members = tuple(members)
+        self._gateways = gateways
         self._read_lanes = read_lanes
         self._folder = folder
         self._lock = threading.Lock()
@@ -296,11 +271,10 @@ class FileDirectory:
             known = self._configs.get((agent, group))
         if known is not None:
             return known
-        own = {name: lane for name, lane in lanes.items() if lane.group in ("", group)}
-        members = {member.url: member for lane in own.values() for member in lane.gateways} or {each.url: each for each in self._members}
+        own = {name: lane for name, lane in lanes.items() if lane.group == group}
         made = AgentConfig(
             lanes={name: lane.config for name, lane in own.items()},
-            gateways=chain_of(agent, members.values()),
+            gateways=chain_of(agent, self._members),
             message="" if own else _nothing_to_do(group, lanes),
         )
         made = msgspec.structs.replace(made, revision=hashlib.sha256(msgspec.json.encode(made, order="sorted")).hexdigest()[:16])
@@ -322,7 +296,7 @@ class FileDirectory:
         if due:
             self._save()
 
-    def lanes(self) -> Mapping[str, GatewayLane]:
+    def lanes(self) -> Mapping[str, AgentLane]:
         """See `AgentDirectory`."""
         return self._current().lanes
 
@@ -340,6 +314,12 @@ class FileDirectory:
         """See `AgentDirectory`."""
         with self._lock:
             return list(self._reports.values())
+
+    def use_members(self, members: Sequence[GatewayMember]) -> None:
+        """Change the gateways that agents are given."""
+        with self._lock:
+            self._members = tuple(members)
+            self._configs.clear()
 
     def close(self) -> None:
         """Write the reports."""
@@ -367,15 +347,18 @@ class FileDirectory:
         return tuple(_state_of(path) for path in paths)
 
     def _load(self, state: _FileState) -> _Loaded:
-        lanes: dict[str, GatewayLane] = {}
+        lanes: dict[str, AgentLane] = {}
         for path in self._files:
-            lanes.update(self._read_lanes(path))
+            served = self._read_lanes(path).items()
+            lanes.update({name: lane for name, lane in served if not self._gateways or lane.gateways in ("", self._gateways)})
         tokens = None
         if self._token_file is not None:
             try:
                 text = self._token_file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise EnvironmentFault(f"{self._token_file} cannot be read: {error}", remedy="grant access, or pass another file") from error
+                raise EnvironmentFault(
+                    f"{self._token_file} cannot be read: {error}", remedy="grant access, or pass another file"
+                ) from error
             tokens = AgentTokens.of_text(text, str(self._token_file))
         return _Loaded(state, lanes, tokens)
 
@@ -411,6 +394,6 @@ def _state_of(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _nothing_to_do(group: str, lanes: Mapping[str, GatewayLane]) -> str:
-    groups = ", ".join(sorted({lane.group for lane in lanes.values()})) or "none"
+def _nothing_to_do(group: str, lanes: Mapping[str, AgentLane]) -> str:
+    groups = ", ".join(f'"{each}"' for each in sorted({lane.group for lane in lanes.values()})) or "none"
     return f'no flow here collects from agents of the group "{group}"; groups: {groups}'

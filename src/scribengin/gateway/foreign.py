@@ -1,4 +1,4 @@
-"""Bodies of clients that are not agents: Fluent Bit, Vector, rsyslog, curl and others. They become records, one JSON object or line each."""
+"""Bodies of clients that are not agents: Fluent Bit, Vector, rsyslog, curl and others. They become records: JSON objects or lines."""
 
 from __future__ import annotations
 
@@ -53,9 +53,8 @@ def records_of(content_type: str, body: bytes) -> list[bytes]:
         return _of_msgpack(body)
     if kind.startswith("text/") or kind in _LINES:
         return [line.rstrip(b"\r") for line in body.split(LINE_FEED) if line.strip()]
-    raise UnknownBody(
-        f'the content type "{content_type}" is not supported; expected application/x-ndjson, application/json, application/msgpack, text/plain'
-    )
+    known = "application/x-ndjson, application/json, application/msgpack or text/plain"
+    raise UnknownBody(f'the content type "{content_type}" is not supported; expected {known}')
 
 
 _LINES = {
@@ -154,7 +153,7 @@ def _too_large() -> LargeBody:
 
 
 def pieces_of(records: Sequence[bytes], *, most_rows: int, most_bytes: int, max_record: int) -> list[RecordPiece]:
-    """Records in pieces that become a frame each. A record that is longer than `max_record` becomes a piece of its own with its first bytes.
+    """Records in pieces that become a frame each. A record that is longer than `max_record` becomes a piece with its first bytes.
 
     Args:
         records: The records.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scribengin.connectors.agents.contract import ChannelWriter
-    from scribengin.gateway.directory import GatewayLane
+    from scribengin.plan.agent_lanes import AgentLane
     from scribengin.wire.frames import FrameCodec, FrameKind
 
 _log = structlog.get_logger(__name__)
@@ -137,7 +137,7 @@ class LaneWriter:
     are stored again, unchanged, before any others. So the numbers have no gap, and the reader drops what it has.
     """
 
-    def __init__(self, name: str, lane: GatewayLane, open_writer: Callable[[], ChannelWriter], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, lane: AgentLane, open_writer: Callable[[], ChannelWriter], loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread.
 
         Args:
@@ -206,7 +206,7 @@ class LaneWriter:
     @property
     def is_full(self) -> bool:
         """True if no more is to be accepted now."""
-        return self._waiting_bytes >= self.lane.high_water or self._queued_bytes >= MOST_QUEUED
+        return self._waiting_bytes >= self.lane.capacity_bytes or self._queued_bytes >= MOST_QUEUED
 
     async def wait_committed(self, key: tuple[str, str], number: int) -> None:
         """Return when an agent's records up to a number are committed."""

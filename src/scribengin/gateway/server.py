@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scribengin.connectors.agents.contract import ChannelWriter
-    from scribengin.gateway.directory import AgentDirectory, GatewayLane
+    from scribengin.gateway.directory import AgentDirectory
+    from scribengin.plan.agent_lanes import AgentLane
 
 _log = structlog.get_logger(__name__)
 
@@ -83,14 +84,23 @@ class RequestRefused(Exception):
     """A request that is answered with an error."""
 
     def __init__(
-        self, status: HTTPStatus, message: str, *, retry_s: int = 0, stored: int = 0, committed: int = 0, headers: Sequence[str] = ()
+        self, status: HTTPStatus, message: str, *, retry_s: int = 0, position: tuple[int, int] = (0, 0), challenge: str = ""
     ) -> None:
+        """Make it.
+
+        Args:
+            status: The status of the answer.
+            message: What is wrong.
+            retry_s: When the client may try again, in seconds; 0: not said.
+            position: Up to which numbers the sender's records are stored and committed.
+            challenge: How to authenticate.
+        """
         super().__init__(message)
         self.status = status
         self.message = message
         self.retry_s = retry_s
-        self.answer = FramesAnswer(stored, committed, message)
-        self.headers = [(b"www-authenticate", each.encode()) for each in headers]
+        self.answer = FramesAnswer(*position, message)
+        self.headers = ((b"www-authenticate", challenge.encode()),) if challenge else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,7 @@ class GatewayApp:
     def __init__(
         self,
         directory: AgentDirectory,
-        open_writer: Callable[[str, GatewayLane], ChannelWriter],
+        open_writer: Callable[[str, AgentLane], ChannelWriter],
         *,
         name: str = "gateway",
     ) -> None:
@@ -272,18 +282,18 @@ class GatewayApp:
     def _accepting(self, name: str, key: tuple[str, str] = ("", "")) -> LaneWriter:
         """The writer of a lane that accepts records now. Refuses otherwise."""
         writer = self._writer(name)
-        positions = {"stored": writer.stored(key), "committed": writer.committed(key)}
+        position = (writer.stored(key), writer.committed(key))
         if writer.lane.config.paused:
             message = f'the lane "{name}" is paused'
-            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, message, retry_s=_PAUSED_RETRY_S, **positions)
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, message, retry_s=_PAUSED_RETRY_S, position=position)
         if self._stopping.is_set():
-            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "the gateway stops", retry_s=RETRY_S, **positions)
+            raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "the gateway stops", retry_s=RETRY_S, position=position)
         if writer.is_full:
             message = (
                 f'the channel of "{name}" has {writer.waiting_bytes:,} bytes that are not committed, '
-                f"and {writer.queued_bytes:,} to be stored; accepted are up to {writer.lane.high_water:,}"
+                f"and {writer.queued_bytes:,} to be stored; accepted are up to {writer.lane.capacity_bytes:,}"
             )
-            raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, message, retry_s=RETRY_S, **positions)
+            raise RequestRefused(HTTPStatus.TOO_MANY_REQUESTS, message, retry_s=RETRY_S, position=position)
         return writer
 
     # Agents.
@@ -329,8 +339,7 @@ class GatewayApp:
                 answer.status,
                 answer.message,
                 retry_s=RETRY_S if answer.status is HTTPStatus.SERVICE_UNAVAILABLE else 0,
-                stored=answer.stored,
-                committed=answer.committed,
+                position=(answer.stored, answer.committed),
             )
         committed = writer.committed(answer.key)
         if wait.committed and committed < answer.stored:
@@ -341,9 +350,7 @@ class GatewayApp:
 
     async def _until_committed(self, writer: LaneWriter, answer: LaneAnswer) -> None:
         """Return when the records are committed, or the gateway stops."""
-        tasks = [
-            asyncio.ensure_future(each) for each in (writer.wait_committed(answer.key, answer.stored), self._stopping.wait())
-        ]
+        tasks = [asyncio.ensure_future(each) for each in (writer.wait_committed(answer.key, answer.stored), self._stopping.wait())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -352,8 +359,8 @@ class GatewayApp:
 
     @staticmethod
     def _too_late(writer: LaneWriter, key: tuple[str, str], message: str, stored: int = 0) -> RequestRefused:
-        numbers = {"stored": max(stored, writer.stored(key)), "committed": writer.committed(key)}
-        return RequestRefused(HTTPStatus.GATEWAY_TIMEOUT, message, **numbers)
+        position = (max(stored, writer.stored(key)), writer.committed(key))
+        return RequestRefused(HTTPStatus.GATEWAY_TIMEOUT, message, position=position)
 
     async def _config(self, scope: _Scope, headers: _Headers, body: _Incoming) -> _Answer:
         del body
@@ -498,17 +505,21 @@ class GatewayApp:
             f'{{route="{route}",status="{status}"}}': count for (route, status), count in sorted(counters.answers.items())
         }
         writers = {f'{{lane="{_escaped(name)}"}}': writer for name, writer in sorted(self._writers.items())}
+
+        def each(value: Callable[[LaneWriter], float]) -> dict[str, float]:
+            return {labels: value(writer) for labels, writer in writers.items()}
+
         families: list[tuple[str, str, str, Mapping[str, float]]] = [
             ("requests_total", "counter", "Requests that were answered.", answers),
             ("received_bytes_total", "counter", "Bytes of bodies that were received.", {"": counters.received_bytes}),
             ("frames_total", "counter", "Frames that agents sent.", {"": counters.frames}),
             ("records_total", "counter", "Records that other clients sent.", {"": counters.records}),
             ("duplicates_total", "counter", "Requests whose records were stored before.", {"": counters.duplicates}),
-            ("appended_bytes_total", "counter", "Bytes appended to the channel.", {at: each.appended_bytes for at, each in writers.items()}),
-            ("appends_total", "counter", "Appends to the channel.", {at: each.appends for at, each in writers.items()}),
-            ("waiting_bytes", "gauge", "Bytes that are stored and not committed.", {at: each.waiting_bytes for at, each in writers.items()}),
-            ("queued_bytes", "gauge", "Bytes that wait to be stored.", {at: each.queued_bytes for at, each in writers.items()}),
-            ("channel_up", "gauge", "1 if the channel can be written.", {at: int(not each.fault) for at, each in writers.items()}),
+            ("appended_bytes_total", "counter", "Bytes appended to the channel.", each(lambda writer: writer.appended_bytes)),
+            ("appends_total", "counter", "Appends to the channel.", each(lambda writer: writer.appends)),
+            ("waiting_bytes", "gauge", "Bytes that are stored and not committed.", each(lambda writer: writer.waiting_bytes)),
+            ("queued_bytes", "gauge", "Bytes that wait to be stored.", each(lambda writer: writer.queued_bytes)),
+            ("channel_up", "gauge", "1 if the channel can be written.", each(lambda writer: int(not writer.fault))),
             ("held_bytes", "gauge", "Bytes of bodies that are not answered.", {"": self._held}),
             ("start_time_seconds", "gauge", "When the gateway started.", {"": self._started_s}),
         ]
@@ -672,7 +683,7 @@ def _certified(scope: _Scope) -> tuple[str, ...]:
 
 def _unauthorised(token: str) -> RequestRefused:
     message = "the token is not, or no longer, valid" if token else "a token is missing: send Authorization: Bearer TOKEN"
-    return RequestRefused(HTTPStatus.UNAUTHORIZED, message, headers=('Bearer realm="scribengin"',))
+    return RequestRefused(HTTPStatus.UNAUTHORIZED, message, challenge='Bearer realm="scribengin"')
 
 
 def _too_large(size: int, most: int) -> RequestRefused:

@@ -65,7 +65,9 @@ class GatewayListen:
             EnvironmentFault: TLS cannot use the files.
         """
         if (self.certificate is None) != (self.key is None):
-            raise Refused("TLS needs a certificate and its key", remedy="pass both: --tls-certificate FILE --tls-key FILE", code="listen-open")
+            raise Refused(
+                "TLS needs a certificate and its key", remedy="pass both: --tls-certificate FILE --tls-key FILE", code="listen-open"
+            )
         if self.client_ca is not None and self.certificate is None:
             raise Refused("client certificates need TLS", remedy="pass --tls-certificate FILE --tls-key FILE", code="listen-open")
         if not is_loopback(self.host) and not self.insecure:
@@ -82,9 +84,10 @@ class GatewayListen:
                     code="listen-open",
                 )
         if self.certificate is not None:
-            self._context()
+            self.context()
 
-    def _context(self) -> ssl.SSLContext:
+    def context(self) -> ssl.SSLContext:
+        """What TLS uses. Raises EnvironmentFault."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         assert self.certificate is not None
@@ -117,7 +120,7 @@ class GatewayServer:
         """
         self.app = app
         self._listen = listen
-        self._context = listen._context() if listen.certificate is not None else None
+        self._context = listen.context() if listen.certificate is not None else None
         self._socket = _bound(listen)
         self.port: int = self._socket.getsockname()[1]
         shown = socket.gethostname() if listen.host in _EVERYWHERE else listen.host
@@ -126,7 +129,7 @@ class GatewayServer:
         self._ended = threading.Event()
         context = self._context
         config = uvicorn.Config(
-            app,  # type: ignore[arg-type]
+            app,
             http=CertifiedProtocol,
             ws="none",
             loop="asyncio",
