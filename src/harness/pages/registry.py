@@ -47,7 +47,8 @@ _RIGHTS = """\
 ## Rights
 
 The login that creates the root has all rights there, and a record inherits the rights of its parent. So the masters own the whole tree; a
-worker's own login has all rights below the tier's folders, and a host's login below the host's folders. Elsewhere they have only the rights
+worker's own login has all rights below the tier's folders, and a host's login below the host's folders. Gateways use the masters' login,
+or one that has all rights on `physicalnodes` and `gateways`, and on `rollout` of the flows with agents. Elsewhere they have only the rights
 that the root grants:
 
 """
@@ -139,6 +140,7 @@ _WRITTEN_OVER = {
     Writer.CANDIDATE: "overwritten when a master writes it again",
     Writer.WORKER: "read only; overwritten when the worker writes it again",
     Writer.HOST: "overwritten when the host writes it again",
+    Writer.GATEWAY: "overwritten when a gateway writes it again",
 }
 """record → the effect of changing it by hand, for records that people should not write"""
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Role(IntEnum):
     """A role of a caller. Each includes the access rights of the roles before it."""
 
+    AGENT = 0
+    """nothing here: the token is for gateways"""
     VIEWER = 1
     """read"""
     OPERATOR = 2

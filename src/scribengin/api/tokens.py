@@ -29,7 +29,7 @@ from scribengin.registry.records import Token
 from scribengin.registry.tree import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from scribengin.client.models import RoleName
     from scribengin.registry.contract import Registry
@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,62}")
 _COST = 2**12
 """cost of scrypt, with blocks of 1 KiB: 4 MiB and some 10 ms. A token has 256 random bits, so that it cannot be guessed whatever the
 cost"""
-_REMEMBERED = 1_000
+_REMEMBERED = 10_000
 _FOLDER = "tokens"
 
 
@@ -52,14 +52,49 @@ class IssuedToken:
     record: Token
 
 
+class TokenProver:
+    """Verifies tokens. Thread-safe. scrypt runs once for each token.
+
+    Args:
+        read: id → the record of the token; None if there is none.
+    """
+
+    def __init__(self, read: Callable[[str], Token | None]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._proven: dict[bytes, str] = {}
+        """SHA-256 of a verified token → its stored hash"""
+
+    def prove(self, token: str) -> Token | None:
+        """The record of a token; None if the token is unknown, revoked or expired."""
+        found = _TOKEN.fullmatch(token)
+        kept = None if found is None else self._read(found[1])
+        if found is None or kept is None or not kept.hash or _is_over(kept.until):
+            return None
+        digest = hashlib.sha256(token.encode()).digest()
+        with self._lock:
+            proven = self._proven.get(digest)
+        if proven != kept.hash:
+            try:
+                stretched = _stretched(found[2], bytes.fromhex(kept.salt))
+                same = hmac.compare_digest(stretched, bytes.fromhex(kept.hash))
+            except ValueError:  # the record was written by hand
+                return None
+            if not same:
+                return None
+            with self._lock:
+                if len(self._proven) >= _REMEMBERED:
+                    self._proven.clear()
+                self._proven[digest] = kept.hash
+        return kept
+
+
 class Tokens:
     """The tokens of a registry. Thread-safe."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._lock = threading.Lock()
-        self._proven: dict[bytes, str] = {}
-        """SHA-256 of a verified token → its stored hash, so that scrypt runs once for each token"""
+        self._prover = TokenProver(self._record)
 
     def add(self, name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> str:
         """Make a token.
@@ -110,34 +145,18 @@ class Tokens:
         return sorted(found, key=lambda row: row.name)
 
     def there(self) -> bool:
-        """True if there is any token, as far as the registry's client has seen."""
-        return bool(self._stored())
+        """True if there is any token that gives access to the API, as far as the registry's client has seen."""
+        return any(each.record.role != "agent" for each in self._stored())
 
     def prove(self, token: str) -> Who | None:
         """The caller to whom a token belongs; None if the token is unknown or expired. It uses what the registry's client has seen: call
         `sync` before."""
-        found = _TOKEN.fullmatch(token)
-        if found is None:
-            return None
-        there = read_record(self._registry, TOKEN(found[1]))
-        if not isinstance(there, Stored) or not there.record.hash or _is_over(there.record.until):
-            return None
-        kept, digest = there.record, hashlib.sha256(token.encode()).digest()
-        with self._lock:
-            proven = self._proven.get(digest)
-        if proven != kept.hash:
-            try:
-                stretched = _stretched(found[2], bytes.fromhex(kept.salt))
-                same = hmac.compare_digest(stretched, bytes.fromhex(kept.hash))
-            except ValueError:  # the record was written by hand
-                return None
-            if not same:
-                return None
-            with self._lock:
-                if len(self._proven) >= _REMEMBERED:
-                    self._proven.clear()
-                self._proven[digest] = kept.hash
-        return Who(kept.name, Role[kept.role.upper()], kept.labels)
+        kept = self._prover.prove(token)
+        return None if kept is None else Who(kept.name, Role[kept.role.upper()], kept.labels)
+
+    def _record(self, id_: str) -> Token | None:
+        there = read_record(self._registry, TOKEN(id_))
+        return there.record if isinstance(there, Stored) else None
 
     def _stored(self) -> list[Stored[Token]]:
         ids = [name for name in names(self._registry, _FOLDER) if TOKEN.fits(name)]

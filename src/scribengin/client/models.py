@@ -20,7 +20,7 @@ CLOSED = {"extra": "forbid"}
 # Models of the REST API for masters, nodes, bindings and tokens: JSON objects with these keys.
 
 
-RoleName = Literal["viewer", "operator", "editor", "admin"]
+RoleName = Literal["agent", "viewer", "operator", "editor", "admin"]
 
 
 @dataclass(frozen=True, slots=True)

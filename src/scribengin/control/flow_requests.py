@@ -148,6 +148,7 @@ def apply_all(
                 labels=dict(submission.labels),
                 outside=submission.outside,
                 groups=submission.groups,
+                agents=submission.agents,
             )
             accepts = {"at": now, "by": by} if columns else {}
             desired = Desired(state=goal, version=each.version, by=by, at=now, accepts=accepts)

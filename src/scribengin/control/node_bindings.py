@@ -84,6 +84,8 @@ def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
     for host, node in there:
         spot = MAPPED(host, node)
         stored, raw = mirror.stored(spot), mirror.read(spot.path)
+        if isinstance(stored, Stored) and stored.record.group is not None:
+            continue  # an agent runs it, and nothing is bound
         if host not in known:
             names = ", ".join(known) or "none"
             why, remedy = (

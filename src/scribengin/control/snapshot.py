@@ -131,7 +131,8 @@ class Observer:
     def problems(self) -> dict[str, str]:
         """Invalid and refused records: path → why."""
         of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
-        of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
+        unknown = {flow: refused for flow, refused in self._bindings.refused.items() if self._flows.get(flow) is None}
+        of_bindings = {path: said["why"] for refused in unknown.values() for path, said in refused.items()}
         of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
         return {**of_flows, **of_bindings, **of_quotas, **self._groups, **self._ill_workflows, **self._peers.problems}
 
@@ -280,7 +281,10 @@ class Observer:
             for path, said in file.refused.items():
                 return BlockedFlow(status, f"{path} {said['why']}", said["remedy"], file.refused, tuple(self._damaged), is_new=True)
             return None
-        refused = {**refused, **file.refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
+        bindings = self._bindings.refused.get(name, {})
+        if spec is not None and spec.agents:
+            bindings = {path: said for path, said in bindings.items() if path.rpartition(".")[2] not in spec.agents}
+        refused = {**refused, **file.refused, **refused_limits(self._mirror, name), **bindings}
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
             return BlockedFlow(status, f"{DESIRED(name).path} {why}", remedy, shown_refusals(refused), tuple(self._damaged))
@@ -293,7 +297,7 @@ class Observer:
         wanted = _wanted(counts)
         names = self._tiers(name, wanted)
         bound = self._bindings.bound.get(name, {})
-        for tier in bound.keys() - {*names}:
+        for tier in bound.keys() - {*names} - spec.agents.keys():
             spot = MAPPED(bound[tier], f"{name}.{tier}")
             why = f"binds a tier that flow {name} does not have; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
@@ -323,6 +327,7 @@ class Observer:
             hosted=frozenset(self._bindings.hosted.get(name, ())),
             sizes=self._made(AUTOSCALE(name)) if _is_autoscaled(spec) else None,
             limited=isinstance(self._mirror.stored(LIMIT(name)), Stored),
+            agents=spec.agents,
         )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:

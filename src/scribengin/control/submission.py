@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.plan.agent_lanes import AGENT_TIER, is_collected, tier_of_agents
 from scribengin.plan.flow_links import outside_of
 from scribengin.plan.groups import members_of, target
 from scribengin.plan.maintained_places import kept_folders
 from scribengin.plan.workers import standby_of, why_alone
 from scribengin.registry.flow_ends import Outside
-from scribengin.registry.records import AlertSettings, AlertSpec, AutoscaleSpec, TierSpec
+from scribengin.registry.records import AgentTierSpec, AlertSettings, AlertSpec, AutoscaleSpec, TierSpec
 from scribengin.registry.tree import HOST
 from scribengin.spec.alerts import show_condition
 from scribengin.spec.model import Resources
@@ -43,6 +44,7 @@ class Submission:
         labels: its labels.
         outside: where it reads and writes.
         groups: the groups of hosts on which its tiers may run.
+        agents: the tiers that agents run.
     """
 
     flow: str
@@ -54,6 +56,7 @@ class Submission:
     labels: Mapping[str, str] = field(default_factory=dict)
     outside: Outside = NOWHERE
     groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    agents: Mapping[str, AgentTierSpec] = field(default_factory=dict)
 
     @property
     def ends(self) -> tuple[str, Outside]:
@@ -80,7 +83,18 @@ def submission_of(plan: FlowPlan, package: str, path: str, base: str) -> Submiss
         base: the folder from which relative paths of data are resolved.
     """
     flow = plan.flow
-    return Submission(flow.name, package, path, base, _tiers_of(plan), _watched_of(flow), flow.labels, outside_of(flow), _groups_of(flow))
+    return Submission(
+        flow.name,
+        package,
+        path,
+        base,
+        _tiers_of(plan),
+        _watched_of(flow),
+        flow.labels,
+        outside_of(flow),
+        _groups_of(flow),
+        _agents_of(plan),
+    )
 
 
 def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
@@ -129,6 +143,20 @@ def _groups_of(flow: Flow) -> dict[str, dict[str, float]]:
         for name, group in flow.groups.items()
         if all(HOST.fits(member.at) for member in group.members)
     }
+
+
+def _agents_of(plan: FlowPlan) -> dict[str, AgentTierSpec]:
+    """The tiers that agents run: those with `agents`, and one for the sources that no such tier has."""
+    taken = {tier.tier for tier in plan.tiers}
+    lanes: dict[str, dict[str, str]] = {}
+    gateways = {}
+    for source in filter(is_collected, plan.flow.sources.values()):
+        tier = tier_of_agents(plan.flow, source.id)
+        named = AGENT_TIER if AGENT_TIER not in taken else f"{AGENT_TIER}_agents"
+        name = named if tier is None else tier.id
+        lanes.setdefault(name, {})[source.id] = source.options.get("group") or "" if tier is None else tier.agents
+        gateways[name] = "" if tier is None else tier.gateways or ""
+    return {name: AgentTierSpec(lanes=found, gateways=gateways[name]) for name, found in lanes.items()}
 
 
 def _watched_of(flow: Flow) -> AlertSettings:

@@ -87,7 +87,7 @@ def plan_rollback(registry: Registry, flow: str, version: int, *, packages: Pack
     submissions = []
     for name, number in flow_requests.rollback_versions(registry, flow, version, only=only).items():
         spec = flow_records.version_of(registry, name, number)
-        about = (spec.watched, spec.labels, spec.outside, spec.groups)
+        about = (spec.watched, spec.labels, spec.outside, spec.groups, spec.agents)
         submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), *about))
     return plan_topology(registry, submissions, packages=packages, state=lambda _: "")
 

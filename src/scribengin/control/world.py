@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scribengin.registry.peers import Peer, PeerState, RemoteFlow
     from scribengin.registry.record_io import Spot
     from scribengin.registry.records import (
+        AgentTierSpec,
         AutoscaleSpec,
         Desired,
         Goal,
@@ -406,6 +407,8 @@ class FlowSeen:
     """a person limits its rate"""
     hosted: frozenset[tuple[str, str]] = frozenset()
     """(node, worker) of its workers that are shown to run at a node"""
+    agents: Mapping[str, AgentTierSpec] = field(default_factory=dict)
+    """the tiers that agents run"""
 
 
 @dataclass(frozen=True, slots=True)

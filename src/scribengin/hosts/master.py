@@ -103,7 +103,7 @@ class MasterHost:
             ):
                 log.info("token moved to the registry", name=moved)
             tokens = Tokens(self.registry)
-            there = bool(tokens.rows())
+            there = tokens.there()
             self._listen.check_tokens(there=there)
             listener = stack.enter_context(open_listener(self._listen))
             self.url = listener.url

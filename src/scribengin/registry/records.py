@@ -268,6 +268,15 @@ def spec_of(spec: Spec, name: str) -> TierSpec | None:
     return msgspec.structs.replace(there, feeders=(tier,), standby="none", folders=(), groups={})
 
 
+class AgentTierSpec(Record):
+    """The settings of a tier that agents run, in a version."""
+
+    lanes: Mapping[str, str]
+    """source of the flow → the group of agents that collect it; empty: agents that name no group"""
+    gateways: str = ""
+    """the group of gateways; empty: all"""
+
+
 class Spec(Record):
     """One version of a flow, as it was submitted. It never changes."""
 
@@ -295,6 +304,8 @@ class Spec(Record):
     """the places where it reads and writes, from which its connections to other flows follow"""
     why: str = ""
     """what the leader changed and why, in a version that it made; empty if a person made the version"""
+    agents: Mapping[str, AgentTierSpec] = {}
+    """the tiers that agents run; no worker serves them"""
 
 
 class FlowFile(Record):
@@ -529,6 +540,10 @@ class NodeState(Record):
     state: FlowState
     host: str = ""
     since: str = ""
+    agents: int = 0
+    """of a tier that agents run: the number of its agents"""
+    away: tuple[str, ...] = ()
+    """those of them that do not report; of many, the first ones"""
 
 
 class ServedPage(Record):
@@ -561,10 +576,12 @@ class Host(Record):
 
 
 class Mapped(Record):
-    """A tier that is bound to a host."""
+    """A tier that is bound to a host or an agent."""
 
     by: str = ""
     at: str = ""
+    group: str | None = None
+    """of an agent: the tier is not bound, but runs there because it collects from this group; gateways write these records"""
 
 
 class Hosted(Record):
@@ -669,7 +686,8 @@ class Token(Record):
     """An API token: its name, role and labels. The token itself is not stored, only its scrypt hash."""
 
     name: str
-    role: Literal["viewer", "operator", "editor", "admin"]
+    role: Literal["agent", "viewer", "operator", "editor", "admin"]
+    """`agent`: no access to the API; agents and other clients of gateways use it"""
     salt: str
     hash: str
     at: str = ""
@@ -703,3 +721,97 @@ class Attempts(Record):
     """The last attempts of a flow, oldest first."""
 
     last: tuple[AttemptRecord, ...] = ()
+
+
+# Records of agents and gateways. Agents have no ZooKeeper: gateways write what they report.
+
+
+class AgentLaneRecord(Record):
+    """A lane of an agent, as it reported it. Numbers count the records of the incarnation."""
+
+    state: str = "running"
+    """`running`, `waiting` (no gateway accepts frames), `full`, `paused`, `failed`"""
+    version: int = 0
+    """the version of the flow that it runs"""
+    incarnation: str = ""
+    read: int = 0
+    stored: int = 0
+    committed: int = 0
+    waiting_bytes: int = 0
+    """bytes in its write-ahead log that are not acknowledged"""
+    oldest_ms: int = 0
+    """when the oldest record that is not acknowledged was read, in milliseconds since 1970; 0: none"""
+    dropped: int = 0
+    files: int = 0
+    message: str = ""
+
+
+class AgentRecord(Record):
+    """An agent, by its last report. Written at most once in ten seconds."""
+
+    host: str
+    reported_at: float
+    """when a gateway received the report, in seconds since the epoch, by the gateway's clock"""
+    group: str = ""
+    release: str = ""
+    since: str = ""
+    """when the agent started, ISO 8601"""
+    gateway: str = ""
+    """the gateway that received the report"""
+    revision: str = ""
+    """of the configuration that it runs"""
+    report_s: float = 10.0
+    """the interval at which it is to report"""
+    lanes: Mapping[str, AgentLaneRecord] = {}
+    message: str = ""
+
+
+class GatewayRecord(Record):
+    """A gateway that is up."""
+
+    url: str
+    """the address at which agents reach it"""
+    group: str = ""
+    cost: float = 1.0
+    """agents use gateways of lower cost first"""
+    since: str = ""
+    release: str = ""
+    host: str = ""
+    pid: int = 0
+
+
+class ChainRecord(Record):
+    """Which gateways of a group agents use, if that is not left to the costs of the gateways themselves."""
+
+    costs: Mapping[str, float] = {}
+    """gateway → cost, replacing its own"""
+    out: Mapping[str, str] = {}
+    """disabled gateways, which agents are not given → why"""
+    chain: tuple[str, ...] = ()
+    """gateways in the order in which all agents try them; others of the group follow, by their costs"""
+    by: str = ""
+    at: str = ""
+
+
+RollOutStage = Literal["one", "some", "all", "done", "back"]
+
+
+class RollOutRecord(Record):
+    """How far a version's configuration has reached the agents of a tier. Times are in seconds since the epoch, by gateways' clocks."""
+
+    version: int
+    """the version that is rolled out"""
+    before: int = 0
+    """the version that the other agents keep, and that all return to if the new one fails; 0: none"""
+    stage: RollOutStage = "done"
+    """`one` agent, `some` of them, `all`; `done`: all run it; `back`: all run the version before"""
+    chosen: tuple[str, ...] = ()
+    """the agents of the stages `one` and `some`"""
+    exempt: tuple[str, ...] = ()
+    """agents that were away or had failed when it began: no stage waits for them"""
+    since: float = 0.0
+    """when the stage began"""
+    good_since: float = 0.0
+    """the time since which all agents of the stage report that they run it; 0: they do not yet"""
+    reason: str = ""
+    """why it went back"""

@@ -16,14 +16,17 @@ from scribengin.registry.peers import Peer, PeerState, RemoteFlow
 from scribengin.registry.record_io import Record, Spot
 from scribengin.registry.records import (
     Ack,
+    AgentRecord,
     Alerts,
     Attempts,
+    ChainRecord,
     ChangeHistory,
     ColumnsRecord,
     Decommissioned,
     Desired,
     Ends,
     FlowFile,
+    GatewayRecord,
     GroupName,
     GroupRecord,
     HolderRecord,
@@ -38,6 +41,7 @@ from scribengin.registry.records import (
     Operation,
     Quota,
     Report,
+    RollOutRecord,
     Run,
     ServedPage,
     Share,
@@ -65,6 +69,7 @@ class Writer(Enum):
     CANDIDATE = "each master"
     WORKER = "the tier's worker, under its lease"
     HOST = "the host's process"
+    GATEWAY = "gateways, for the agents that report to them"
     PERSON = "people, with a command or ZooKeeper's shell"
 
 
@@ -74,6 +79,7 @@ class BranchOwner(Enum):
     MASTERS = "masters only"
     WORKER = "the tier's worker"
     HOST = "the host"
+    GATEWAY = "gateways"
 
 
 K = TypeVar("K", bound=Record)
@@ -85,6 +91,8 @@ _NAMES = {
     "task": r"[0-9]+",
     "id": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "agent": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "gateway": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}",
     "run": r"[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}(?:~[0-9]{1,2})?-[1-9][0-9]*",
@@ -235,7 +243,14 @@ COLUMNS = Branch(
 )
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "the node of the flow at which the tier begins", BranchOwner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "the node of the flow at which the tier ends", BranchOwner.WORKER)
-NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "whether the tier runs, and where", BranchOwner.WORKER, ephemeral=True)
+NODE_STATE = Branch(
+    "logicalnodes/<node>/state",
+    NodeState,
+    (Writer.WORKER, Writer.MASTER),
+    "whether the tier runs, and where; of a tier that agents run, the leader writes it",
+    BranchOwner.WORKER,
+    ephemeral=True,
+)
 NODE_GROUP = Branch(
     "logicalnodes/<node>/group",
     GroupName,
@@ -251,10 +266,11 @@ HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that
 MAPPED = Branch(
     "physicalnodes/<host>/lns/<node>",
     Mapped,
-    _BY_HAND,
-    "a tier that is bound to this host",
+    (*_BY_HAND, Writer.GATEWAY),
+    "a tier that is bound to this host; of an agent, a tier that runs there",
     BranchOwner.HOST,
-    change="the tier's worker stops gracefully and starts on that host; removed: the tier stays and may move to any host",
+    change="the tier's worker stops gracefully and starts on that host; removed: the tier stays and may move to any host. An agent runs a "
+    "tier that is bound to it, also one of another group; removed, or with `group`: the agent's group decides",
 )
 HOSTED = Branch(
     "physicalnodes/<host>/lns/<run>",
@@ -281,9 +297,40 @@ DECOMMISSIONED = Branch(
     "physicalnodes/<host>/decommissioned",
     Decommissioned,
     _BY_HAND,
-    "the host is decommissioned: it gets no new workers, and its workers move away",
+    "the host is decommissioned: it gets no new workers, and its workers move away; an agent gets no lanes",
     BranchOwner.HOST,
-    change="created: the host's workers move away gracefully; removed: the host takes workers again",
+    change="created: the host's workers move away gracefully; an agent hands over what it has read, and reads nothing more; removed: the "
+    "host takes workers again, and the agent its lanes",
+)
+AGENT = Branch(
+    "physicalnodes/<agent>/agent",
+    AgentRecord,
+    (Writer.GATEWAY,),
+    "an agent that collects records, by its last report; it runs no workers",
+    BranchOwner.GATEWAY,
+    change="leave it: gateways write it again at the next report",
+)
+GATEWAY = Branch(
+    "gateways/<gateway>",
+    GatewayRecord,
+    (Writer.GATEWAY,),
+    "a gateway that is up",
+    BranchOwner.GATEWAY,
+    ephemeral=True,
+)
+CHAIN = Branch(
+    "chains/<group>",
+    ChainRecord,
+    _BY_HAND,
+    "costs of the gateways of a group, or the order in which agents use them; `default` is the group of gateways without one",
+    change="agents get the new chain with their next configuration; removed: the gateways' own costs apply",
+)
+ROLL_OUT = Branch(
+    "flows/<flow>/rollout/<tier>",
+    RollOutRecord,
+    (Writer.GATEWAY,),
+    "how far a version has reached the agents of a tier",
+    change="leave it: gateways use its stage; removed: all agents get the desired version at once",
 )
 WORKER_ORDER = Branch(
     "physicalnodes/<host>/orders/<worker>",
@@ -413,11 +460,13 @@ TREE: tuple[Branch[Any], ...] = (
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
     *(WORKFLOW_OPERATION, HELD_BACK),
     AUTOSCALE,
+    *(AGENT, GATEWAY, CHAIN, ROLL_OUT),
 )
 
 OWN_FOLDERS: Mapping[BranchOwner, tuple[str, ...]] = {
     BranchOwner.WORKER: ("flows/<flow>/tiers/<tier>", "logicalnodes/<node>", "acks/<flow>/<tier>"),
     BranchOwner.HOST: ("physicalnodes/<host>",),
+    BranchOwner.GATEWAY: ("physicalnodes/<agent>", "gateways"),
 }
 """the login that has all access rights on each folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
 
@@ -437,6 +486,12 @@ def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
 def own_folders_of_host(host: str, who: str) -> list[Create]:
     """The writes with which the leader creates a host's folders, before its agent starts. `who`: the agent's login."""
     return [Create(_named(path, {"host": host}), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[BranchOwner.HOST]]
+
+
+def own_folders_of_gateways(who: str) -> list[Create]:
+    """The writes with which an administrator creates the folders that gateways need, in an empty registry, if gateways have a login of
+    their own. `who`: that login. It has all rights on physical nodes, where each agent has a folder."""
+    return [Create(path, {}, grants=(Grant(who, May.ALL),)) for path in (HOSTS, "gateways")]
 
 
 def right_of_tier(flow: str, tier: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
     from scribengin.client.models import RoleName, TokenRow
 
-_ROLES = ("viewer", "operator", "editor", "admin")
+_ROLES = ("agent", "viewer", "operator", "editor", "admin")
 _file_option = click.option(
     "--file",
     metavar="FILE",
@@ -52,7 +52,7 @@ def command() -> None:
     "--role",
     type=click.Choice(_ROLES),
     required=True,
-    help="viewer: read; operator: also pause, stop, …; editor: also submit; admin: everything.",
+    help="agent: only send records to gateways; viewer: read; operator: also pause, stop, …; editor: also submit; admin: everything.",
 )
 @click.option(
     "-l",
@@ -60,7 +60,7 @@ def command() -> None:
     "labels",
     multiple=True,
     metavar="LABEL=VALUE",
-    help="Only flows with this label. May be repeated; a flow must have all of them.",
+    help="Only flows with this label. May be repeated; a flow must have all of them. For agents: agent=PATTERN, if NAME is not the agent's.",
 )
 @click.option("--expires", metavar="TIME", help="Expiry: a duration (90d) or a date (2027-01-31).")
 @_file_option
@@ -69,8 +69,9 @@ def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | No
     """Create a token and print it. It cannot be shown again.
 
     \b
-    Example:
+    Examples:
       scribengin token add ci --role editor --expires 90d
+      scribengin token add web-hosts --role agent --label "agent=web-*"
     """
     wanted = {}
     for label in labels:
