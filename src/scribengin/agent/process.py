@@ -49,6 +49,8 @@ _MOST_CONFIG_BYTES = 8 * 2**20
 _MOST_FRAME_BYTES = 4 * 2**20
 _SEED_COST = 1e6
 _LANE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_][A-Za-z0-9_-]*)+")
+_PATTERNS = ("path", "exclude")
+"""the options of inputs that are patterns of files"""
 _ASK_FOR_RIGHTS = "issue a token with `scribengin token add`, and put it into the token file"
 
 
@@ -379,11 +381,21 @@ def bounded(lane: LaneConfig, settings: AgentSettings) -> LaneConfig:
     return msgspec.structs.replace(
         lane,
         tags={**settings.tags, **lane.tags},
+        options={name: _named(value, settings.name) if name in _PATTERNS else value for name, value in lane.options.items()},
         frame_bytes=min(max(lane.frame_bytes, 4096), _MOST_FRAME_BYTES),
         frame_rows=max(lane.frame_rows, 1),
         max_record=min(max(lane.max_record, 1), _MOST_FRAME_BYTES),
         linger_s=min(max(lane.linger_s, 0.0), 60.0),
     )
+
+
+def _named(patterns: list[str], agent: str) -> list[str]:
+    """The patterns with the names of this agent and host: agents on one host may have folders of their own.
+
+    >>> _named(["/var/log/{agent}/*.log"], "web1")
+    ['/var/log/web1/*.log']
+    """
+    return [pattern.replace("{agent}", agent).replace("{host}", socket.gethostname()) for pattern in patterns]
 
 
 def _lock(handle: int, data: Path) -> None:
