@@ -25,7 +25,7 @@ from scribengin.core.records import canonical
 from scribengin.wire.frames import MOST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from scribengin.connectors.agents.contract import AgentKey
 
@@ -250,29 +250,28 @@ def send_report(options: Mapping[str, Any], node: str, report: CommitReport) -> 
         )
 
 
-def read_runs(options: Mapping[str, Any], node: str, partition: int, wanted: Mapping[int, int]) -> Iterator[tuple[bytes, int]]:
+def read_runs(options: Mapping[str, Any], node: str, partition: int, wanted: Collection[int]) -> Iterator[tuple[tuple[int, int], bytes]]:
     """The frames of runs in one partition.
 
     Args:
         options: Those of the source.
         node: Its id.
         partition: The partition.
-        wanted: Offset → the number from which on the records of its run are read, in the order of the offsets.
+        wanted: Their offsets.
 
     Returns:
-        (frames, that number), in the order of the offsets.
+        ((partition, offset), frames) for each.
 
     Raises:
         SourceError: A message no longer exists.
         Unreachable: The brokers do not answer.
     """
-    offsets = list(wanted)
-    left = set(offsets)
+    left = set(wanted)
     with PartitionScan(node, {**options, "isolation": "read_uncommitted"}, str(options["topic"]), partition, "source") as scan:
-        for message in scan.messages(offsets[0], offsets[-1] + 1):
+        for message in scan.messages(min(wanted), max(wanted) + 1):
             if message.offset() in left:
                 left.discard(message.offset())
-                yield message.value(), wanted[message.offset()]
+                yield (partition, message.offset()), message.value()
     if left:
         raise SourceError(
             f'source "{node}": the records at offset {min(left)} of {options["topic"]}-{partition} are not in the log any more',

@@ -111,12 +111,15 @@ class AgentsSource:
             return
         from scribengin.connectors.agents.kafka import read_runs
 
-        for partition in sorted({run[2] for run in runs}):
-            own = sorted((run[3], run[1], run[0]) for run in runs if run[2] == partition)
-            wanted = {offset: sequence for offset, sequence, _ in own}
-            found = read_runs(self._channel, self._node, partition, wanted)
-            for (frames, sequence), (_, _, agent) in zip(found, own, strict=True):
-                yield frames, sequence, agent
+        wanted: dict[int, set[int]] = {}
+        for _, _, partition, offset in runs:
+            wanted.setdefault(partition, set()).add(offset)
+        found = {
+            place: frames for partition in wanted for place, frames in read_runs(self._channel, self._node, partition, wanted[partition])
+        }
+        # in the order of the numbers: a run that fills a gap has a higher offset than the one after it
+        for agent, sequence, partition, offset in runs:
+            yield found[partition, offset], sequence, agent
 
 
 class AgentsReader:
