@@ -53,7 +53,9 @@ def requests_of(agents: int, count: int) -> list[list[bytes]]:
     return [
         [
             b"".join(
-                encode_frame(FrameHead("records", "none", (2 * n + half) * FRAME_ROWS, FRAME_ROWS, 0, 0, b"\n", FrameOrigin(file="x")), payload)
+                encode_frame(
+                    FrameHead("records", "none", (2 * n + half) * FRAME_ROWS, FRAME_ROWS, 0, 0, b"\n", FrameOrigin(file="x")), payload
+                )
                 for half, payload in enumerate((payloads[n % 4], payloads[(n + 1) % 4]))
             )
             for n in range(count)
@@ -90,7 +92,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "flow.yaml").write_text(FLOW)
-        command = [sys.executable, "-m", "scribengin.gateway.process", "--flow", "flow.yaml", "--folder", "gateway", "--listen", "127.0.0.1:0"]
+        command = [
+            sys.executable,
+            "-m",
+            "scribengin.gateway.process",
+            "--flow",
+            "flow.yaml",
+            "--folder",
+            "gateway",
+            "--listen",
+            "127.0.0.1:0",
+        ]
         command += certificate(folder) if given.tls else []
         log = (folder / "log").open("w+")
         cores = sorted(os.sched_getaffinity(0))

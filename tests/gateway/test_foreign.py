@@ -196,7 +196,9 @@ def test_compressed_records_are_stored(one: RunningGateway, store: StoreInMemory
         (bytes(17 * 2**20), "text/plain", "", 413),
     ],
 )
-def test_what_cannot_be_read_is_refused(one: RunningGateway, store: StoreInMemory, body: bytes, content_type: str, encoding: str, status: int) -> None:
+def test_what_cannot_be_read_is_refused(
+    one: RunningGateway, store: StoreInMemory, body: bytes, content_type: str, encoding: str, status: int
+) -> None:
     more = {"content_encoding": encoding} if encoding else {}
     answer = one.records(body, content_type, **more)
     assert answer.status_code == status
