@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn test test-rest test-all test-long test-hard test-install check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn faults cuts sim-scale lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn test test-rest test-all test-long test-hard test-install agent-pyz check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn faults cuts sim-scale lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -55,8 +55,11 @@ test-long: setup ## the tests that take minutes each, and that test-all leaves o
 test-hard: setup ## test-all five times beside a busy loop on each core, in random orders: make test-hard [ROUNDS=5 FIRST=1]
 	@$(BIN)/python .ci/hard.py --rounds $(or $(ROUNDS),5) --first $(or $(FIRST),1) -- -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-install: setup ## a wheel in empty environments: no extra, the locked, the lowest and the newest versions: make test-install [ARGS="--only lowest"]
+test-install: setup ## a wheel in empty environments: no extra, the agent, the locked, the lowest and the newest versions: make test-install [ARGS="--only lowest"]
 	@$(BIN)/python .ci/install.py $(ARGS)
+
+agent-pyz: setup ## one file that runs the agent with any CPython of a minor version: make agent-pyz [ARGS="--python 3.13 --machine aarch64"]
+	@$(BIN)/python .ci/agent_pyz.py $(ARGS)
 
 check: setup ## format, rules, types, floors
 	@$(BIN)/ruff format --check .
@@ -157,6 +160,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 lock: ## write the lock files anew from pyproject.toml: make lock [ARGS=--upgrade]
 	@$(COMPILE) $(ARGS) pyproject.toml --extra all --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml --extra all --constraints requirements-dev.lock -o requirements.lock
+	@$(BIN)/python .ci/agent_pyz.py --needs | $(COMPILE) --constraints requirements-dev.lock - -o requirements-agent.lock
 	@$(BIN)/python -c 'import tomllib; print(*(need for need in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"] if not need.startswith("scribengin")), sep="\n")' \
 		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
 

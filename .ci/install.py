@@ -1,8 +1,8 @@
 """Does what we publish install and run? `make test-install`: a wheel in empty environments, as people have them.
 
-Without extras; with all at the versions of requirements.lock; at the lowest versions that pyproject.toml allows, where one of its direct
-needs is named; and with the newest packages on the newest Python that PySpark supports. Each in an environment of its own, outside this
-folder, so that nothing of the checkout helps.
+Without extras; with the extra of agents, which may take so much room and no more; with all at the versions of requirements.lock; at the
+lowest versions that pyproject.toml allows, where one of its direct needs is named; and with the newest packages on the newest Python that
+PySpark supports. Each in an environment of its own, outside this folder, so that nothing of the checkout helps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ NEWEST_FIRST = ("3.14", "3.13", "3.12")
 """those that PySpark 4.2 and 4.3 support beside the oldest"""
 LIMIT_S = 900.0
 """of one command; `.ci/run` has the tests beside it"""
-THIN_LACKS = ("pyspark", "pyarrow", "kazoo", "fastapi", "pandas", "duckdb")
+AGENT_MB = 60
+"""the most that `scribengin[agent]` and all that it brings may take, compiled as pip does it"""
+THIN_LACKS = ("numpy", "pyspark", "pyarrow", "kazoo", "fastapi", "pandas", "duckdb")
 NEVER = ("pandas", "duckdb", "orjson", "zstandard", "sqlglotc")
 """packages that no flow of files may need"""
 
@@ -38,14 +40,14 @@ def main() -> int:
     """Try each install, say what came out, and leave with 1 if one failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--only", action="append", choices=["thin", "locked", "lowest", "newest"], help="this one, and no other that is not named"
+        "--only", action="append", choices=["thin", "agent", "locked", "lowest", "newest"], help="this one, and no other that is not named"
     )
     only = parser.parse_args().only
     failed = []
     with tempfile.TemporaryDirectory(prefix="scribengin-install-") as folder:
         place = Path(folder)
         wheel = _wheel(place)
-        for name, attempt in (("thin", _thin), ("locked", _locked), ("lowest", _lowest), ("newest", _newest)):
+        for name, attempt in (("thin", _thin), ("agent", _agent), ("locked", _locked), ("lowest", _lowest), ("newest", _newest)):
             if only is not None and name not in only:
                 continue
             began = time.monotonic()
@@ -72,6 +74,18 @@ def _thin(place: Path, wheel: Path) -> str:
     if "pip install 'scribengin[spark]'" not in ended.stderr:
         raise Failed(f"run does not name its extra: {ended.stderr}")
     return f"Python {OLDEST}, no extra: validates, plans, formats; run names the extra it lacks"
+
+
+def _agent(place: Path, wheel: Path) -> str:
+    python = _environment(place, _python(OLDEST), "--compile-bytecode", f"scribengin[agent] @ {wheel.as_uri()}")
+    _lacks(python, THIN_LACKS)
+    installed = Path(_do([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).stdout.strip())
+    # what a disk gives up for it: whole blocks
+    size_mb = sum(file.lstat().st_blocks * 512 for file in installed.rglob("*")) / 2**20
+    if size_mb > AGENT_MB:
+        raise Failed(f"scribengin[agent] takes {size_mb:.1f} MB installed; expected at most {AGENT_MB} MB")
+    _do([python, "-m", "scribengin.agent", "--help"], cwd=place)
+    return f"Python {OLDEST}, the extra of agents: {size_mb:.1f} MB installed of {AGENT_MB} MB; the agent starts"
 
 
 def _locked(place: Path, wheel: Path) -> str:

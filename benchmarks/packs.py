@@ -27,8 +27,9 @@ from scribengin.formats.blocks import LineBlock
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.json import JsonDecoder
 from scribengin.formats.keyring import Keyring
-from scribengin.formats.origins import Hop, Origins
+from scribengin.formats.origins import Origins
 from scribengin.formats.packs import PackDecoder, PackMaker, read_pack
+from scribengin.formats.row_ids import Hop
 from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:

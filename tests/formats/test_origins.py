@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.formats.origins import Hop, Origins
+from scribengin.formats.origins import Origins
+from scribengin.formats.row_ids import Hop, is_chosen
 
 A = (Hop("edge", "kept", 3, "h1", 1_700_000_000_000),)
 B = (Hop("edge", "kept", 4, "h2", 1_700_000_000_500, "m1"), Hop("core", "all", 9, "h3", 1_700_000_001_000))
@@ -123,3 +124,9 @@ def test_rows_of_one_record_are_numbered_and_keep_apart_what_they_were_before() 
     again = arrived.taken([0, 0, 1, 1, 1]).numbered([0, 0, 1, 1, 1])
     assert len(set(again.ids())) == 5
     assert not set(again.ids()) - {"a@5", "a@5.1"} & set(first.ids())
+
+
+@given(rows, st.sampled_from([0.0, 0.01, 0.5, 0.999, 1.0]) | st.floats(0, 1), st.sampled_from(["", "kept~", "a~r.big~"]))
+def test_one_record_is_chosen_if_it_is_chosen_among_others(found: list[tuple[str, int, int]], share: float, way: str) -> None:
+    there = [(f"{way}{label}", sequence, nth) for label, sequence, nth in found] + [("9c0d/4/tweets-0/", 17, 0)]
+    assert [i for i, (label, sequence, _) in enumerate(there) if is_chosen(label, sequence, share)] == origins_of(there).chosen(share).tolist()

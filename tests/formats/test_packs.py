@@ -23,10 +23,11 @@ from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unr
 from scribengin.core.types import Field, Schema, Type, arrow_schema, parse_schema
 from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.keyring import Keyring
-from scribengin.formats.origins import Hop, Origins
+from scribengin.formats.origins import Origins
 from scribengin.formats.pack_frame import PREFIX_BYTES, RAW_BYTES, bind, compress, disclose, enclose, encrypt
 from scribengin.formats.packs import PackDecoder, PackMaker, damaged_block, read_header, read_pack
 from scribengin.formats.parquet import ColumnMismatchError
+from scribengin.formats.row_ids import Hop
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:

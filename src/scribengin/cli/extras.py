@@ -11,6 +11,7 @@ _BY_PACKAGE = {
     "fastapi": "server",
     "kazoo": "server",
     "lightkube": "kubernetes",
+    "numpy": "spark",
     "prometheus_client": "spark",
     "py4j": "spark",
     "pyarrow": "spark",

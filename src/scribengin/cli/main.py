@@ -16,7 +16,7 @@ import click
 from scribengin.cli.answer import RENAMED_FROM, CommandAnswer, JsonOutput, called, path_of, problems_of, show_notices, show_problem
 from scribengin.cli.extras import missing_extra
 from scribengin.cli.guesses import GuessingGroup
-from scribengin.cli.tree import COMMANDS, RENAMED, SECTIONS, CommandGroup, renamed, words_of
+from scribengin.cli.tree import COMMANDS, HELP, RENAMED, SECTIONS, CommandGroup, renamed, words_of
 from scribengin.core.errors import EnvironmentFault, Exit
 from scribengin.core.problems import Place, Problem
 
@@ -123,6 +123,8 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["help"]:  # `help COMMAND`, as in git and kubectl
         given = [*given[1:], "--help"]
+    if given[:1] in (["agent"], ["gateway"]) and given[1:2] and given[1].startswith("-") and given[1] not in HELP:
+        given = [given[0], "run", *given[1:]]  # the process is what the name stands for
     color = False if "NO_COLOR" in os.environ else None
     try:
         status = scribengin.main(given, prog_name="scribengin", standalone_mode=False, color=color)

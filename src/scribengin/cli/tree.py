@@ -205,6 +205,32 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
                 "remove": CommandEntry("Remove a node whose machine no longer exists.", "decommission:remove"),
             },
         ),
+        "agent": CommandGroup(
+            "Run an agent, which collects records on a host.",
+            """Agents: light processes that read files, commands and sockets of their hosts, and send the records to gateways.
+
+            \b
+            Examples:
+              scribengin agent run --gateway https://gateway1:7443 --group web --token-file token
+              scribengin agent status
+            """,
+            {
+                "run": CommandEntry("Run an agent on this host.", "edge:agent_run"),
+                "status": CommandEntry("Show the state of the agent of a folder on this host.", "edge:agent_status"),
+            },
+        ),
+        "gateway": CommandGroup(
+            "Run a gateway, which takes records from agents.",
+            """Gateways: they take records from agents and other clients over HTTPS, and store them in the channels of flows.
+
+            \b
+            Example:
+              scribengin gateway run --flow flow.yaml
+            """,
+            {
+                "run": CommandEntry("Run a gateway.", "edge:gateway_run"),
+            },
+        ),
         "group": CommandGroup(
             "List, show, disable or enable members of groups.",
             """Groups of equivalent places: a Batch goes to the available member with the lowest cost; members of equal cost share the load.

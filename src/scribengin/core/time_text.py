@@ -12,6 +12,8 @@ WRITE_TIME = f'write it as "{_EXAMPLE}"'
 """the remedy for a text that `parse_time` rejects"""
 WRITE_MOMENT = f'{WRITE_TIME}, or as a duration before now, such as "2h"'
 """the remedy for a text that `parse_moment` rejects"""
+_PERIOD_MS = 146_097 * 86_400_000
+"""400 years, after which the calendar repeats"""
 
 
 def now_text() -> str:
@@ -22,6 +24,17 @@ def now_text() -> str:
 def moment_text(seconds: float) -> str:
     """The time that is so many seconds after the start of 1970."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def instant_text(us: int) -> str:
+    """The time that is so many microseconds after the start of 1970, in whole milliseconds; of any year, also those that `datetime` lacks.
+
+    >>> instant_text(1_769_860_800_123_456), instant_text(-62_167_219_200_000_001), instant_text(300_000_000_000_000_000)
+    ('2026-01-31T12:00:00.123Z', '-001-12-31T23:59:59.999Z', '11476-08-15T05:20:00.000Z')
+    """
+    periods, ms = divmod(us // 1000, _PERIOD_MS)
+    moment = datetime(1970, 1, 1) + timedelta(milliseconds=ms)
+    return f"{moment.year + 400 * periods:04d}{moment:-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 def shown_moment(text: str) -> str:

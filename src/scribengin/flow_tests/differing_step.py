@@ -11,7 +11,7 @@ from scribengin.flow_tests.judge import canonical
 from scribengin.flow_tests.play import Play
 from scribengin.flow_tests.twin import Scratch
 from scribengin.formats.json_types import MisfitError
-from scribengin.formats.origins import without_ways
+from scribengin.formats.row_ids import without_ways
 from scribengin.formats.written_values import typed_value
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.resolve import resolve

@@ -16,7 +16,7 @@ from scribengin.flow_tests.differing_step import arrivals
 from scribengin.flow_tests.play import Play
 from scribengin.flow_tests.report import flow_text
 from scribengin.flow_tests.twin import Scratch
-from scribengin.formats.origins import without_ways
+from scribengin.formats.row_ids import without_ways
 from scribengin.formats.written_values import written_value
 from scribengin.local.prepare import open_sources, prepare, static_streams
 from scribengin.plan.test_files import beside, read_test_files

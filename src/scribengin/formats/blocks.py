@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.dialect import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -28,6 +27,8 @@ def parts(data: bytes | memoryview, further: int = 0) -> Iterator[NDArray[np.uin
 
     For a larger array NumPy allocates its result from the system at every call and frees it, which costs more than the call.
     """
+    import numpy as np
+
     octets = np.frombuffer(data, np.uint8)
     for start in range(0, len(octets) - further, _PART_BYTES):
         yield octets[start : start + _PART_BYTES + further]
@@ -37,6 +38,8 @@ def count_lines(data: bytes | memoryview, mark: bytes = b"\n") -> int:
     """The number of line ends. Several times faster than `bytes.count` if there are many."""
     if len(mark) > 1:
         return bytes(data).count(mark)
+    import numpy as np
+
     return sum(int(np.count_nonzero(part == mark[0])) for part in parts(data))
 
 
@@ -89,6 +92,8 @@ class LineBlock:
 
     def offsets(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
         """The byte offset of each of these records; see `place`."""
+        import numpy as np
+
         if self._lines is None and type(self) is LineBlock and self.end.mark == b"\n":
             begins = np.append(0, np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n")) + 1)
         else:

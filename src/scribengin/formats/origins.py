@@ -2,81 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from scribengin.formats.row_ids import MIX_LAST_SHIFT, MIX_ROUNDS, SEQUENCE_FACTOR, chosen_below, label_hash, without_ways
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from scribengin.formats.row_ids import Trail
+
 
 _CHILD, _LARGEST = 1 << 16, 0x7FFFFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """One step of a record's provenance: the tier, query and Batch that read it, the host, the time in milliseconds since 1970, and the
-    member of a group that it came through (empty if none)."""
-
-    tier: str
-    query: str
-    batch: int
-    host: str
-    time_ms: int
-    member: str = ""
-
-
-Trail = tuple[Hop, ...]
-"""first to last"""
-
-_SEQUENCE, _NTH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-"""odd, so that two sequences of one label, or two rows of one record, never give the same number"""
-_ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
-_LAST_SHIFT = np.uint64(31)
-_WAYS = re.compile(r"(?:[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?~)+")
-"""prefix of a label: the inputs by which its rows came to sinks with several inputs"""
-
-
-_ROW = re.compile(r"(.*[+@]\d+(?:\.\d+)?)(?:~([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?))?(?:~\d+)?(\.\d+)?", re.DOTALL)
-
-
-def without_ways(label: str) -> str:
-    """The label, or id, without the inputs by which its rows came to sinks with several inputs: that of the record itself.
-
-    >>> without_ways("a~r.big~tweets/a.jsonl+17")
-    'tweets/a.jsonl+17'
-    """
-    found = _WAYS.match(label)
-    return label if found is None else label[found.end() :]
-
-
-def split_id(id_: str) -> tuple[str, str]:
-    """Split a row id, as passed to sinks, into the record and the input by which the row reached a sink with several inputs. The record is
-    empty if the row was not made from a single record.
-
-    >>> split_id("tweets/a.jsonl+17"), split_id("tweets/a.jsonl+17~r.big~5.1")
-    (('tweets/a.jsonl+17', ''), ('tweets/a.jsonl+17.1', 'r.big'))
-    >>> split_id("9c0d/4/tweets-0/17")
-    ('', '')
-    """
-    found = _ROW.fullmatch(id_)
-    return ("", "") if found is None else (found[1] + (found[3] or ""), found[2] or "")
-
-
-def is_of(id_: str, record: str) -> bool:
-    """True if the row of that id was made of that record, by whatever input it came: it has the record's id, or is a further row of it.
-
-    >>> is_of("tweets/a.jsonl+17.1", "tweets/a.jsonl+17"), is_of("tweets/a.jsonl+170", "tweets/a.jsonl+17")
-    (True, False)
-    """
-    row = without_ways(split_id(id_)[0] or id_)
-    return row == record or row.startswith(f"{record}.")
+_SEQUENCE, _NTH = np.uint64(SEQUENCE_FACTOR), np.uint64(0xD6E8FEB86659FD93)
+"""odd, so that two rows of one record never give the same number; as for SEQUENCE_FACTOR"""
+_ROUNDS = tuple((np.uint64(shift), np.uint64(factor)) for shift, factor in MIX_ROUNDS)
+_LAST_SHIFT = np.uint64(MIX_LAST_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +88,7 @@ class Origins:
 
     def marks(self) -> NDArray[np.uint64]:
         """One number per row, the same whenever the row is made again; `digest` is their sum."""
-        labels = np.array([_hashed(label) for label in self.labels], np.uint64)
+        labels = np.array([label_hash(label) for label in self.labels], np.uint64)
         # wrapping arithmetic of unsigned arrays; the finalizer is splitmix64's
         mixed = self.sequences.astype(np.uint64)
         mixed *= _SEQUENCE
@@ -159,10 +104,10 @@ class Origins:
         """
         if share <= 0 or not len(self):
             return np.empty(0, np.int64)
-        labels = np.array([_hashed(without_ways(label)) for label in self.labels], np.uint64)
+        labels = np.array([label_hash(without_ways(label)) for label in self.labels], np.uint64)
         mixed = _mixed(self.sequences.astype(np.uint64) * _SEQUENCE + labels[self.streams])
         records = np.array([not label.endswith("/") for label in self.labels])[self.streams]
-        return np.flatnonzero(records & ((mixed < np.uint64(int(share * 2.0**53) << 11)) if share < 1 else True))
+        return np.flatnonzero(records & ((mixed < np.uint64(chosen_below(share))) if share < 1 else True))
 
     @staticmethod
     def joined(parts: Sequence[Origins]) -> Origins:
@@ -190,8 +135,3 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
         numbers *= factor
     numbers ^= numbers >> _LAST_SHIFT
     return numbers
-
-
-@lru_cache(maxsize=4096)
-def _hashed(label: str) -> int:
-    return int.from_bytes(blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

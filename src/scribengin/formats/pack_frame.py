@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.formats.origins import Hop, Trail
+from scribengin.formats.row_ids import Hop, Trail
 
 Codec = Literal["none", "gzip", "lz4", "snappy", "zstd"]
 RAW_BYTES = 256 * 2**20

@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from scribengin.connectors import catalog
 from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.remedies import start_over
@@ -89,6 +87,8 @@ class _Found:
         """(ids of the first records that exist more than once, the number of such records, their places)"""
         if not self.parts:
             return [], 0, []
+        import numpy as np
+
         marks = np.concatenate([part.marks() for part, _ in self.parts])
         values, counts = np.unique(marks, return_counts=True)
         again = values[counts > 1]

@@ -6,9 +6,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from scribengin.connectors.channel.outbox import read_left
+from scribengin.core.time_text import instant_text
 from scribengin.local.acks import topology_of
 from scribengin.local.ledger import query_rows
 from scribengin.local.schema_drift import noticed_rows, read_noticed
@@ -103,25 +102,20 @@ def _watermark(plan: Plan, query: QueryPlan, newest: Decision, now_s: float | No
     held = watermark_holder(newest.clocks, idle)
     at_us = newest.times.get("watermark_us", 0)
     return {
-        "at": _instant(at_us) if at_us else None,
+        "at": instant_text(at_us) if at_us else None,
         "held_back_by": None if held is None else held.by,
         "behind_s": None if held is None or held.behind_us is None else round(held.behind_us / 1e6, 3),
-        "silent_since": None if held is None else _instant(held.silent_since_us),
+        "silent_since": None if held is None else instant_text(held.silent_since_us),
         "idle": sorted(idle),
         "inputs": {
             id_: {
-                "at": None if clock.newest_us is None else _instant(clock.newest_us),
+                "at": None if clock.newest_us is None else instant_text(clock.newest_us),
                 "since_batch": clock.batch,
-                "came_at": _instant(clock.came_us),
+                "came_at": instant_text(clock.came_us),
             }
             for id_, clock in newest.clocks.items()
         },
     }
-
-
-def _instant(us: int) -> str:
-    """A time as ISO 8601, for any year."""
-    return f"{np.datetime64(us // 1000, 'ms')}Z"
 
 
 def _lag(key: QueryKey, topology: QueryTopology, standing: FlowAcks, now_s: float) -> dict[str, Any] | None:

@@ -7,12 +7,10 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import traces_origin, traces_rows
 from scribengin.core.errors import ScribenginError
-from scribengin.formats.origins import Origins, is_of, split_id, without_ways
+from scribengin.formats.row_ids import is_chosen, is_of, split_id, without_ways
 from scribengin.local.acks import topology_of
 from scribengin.local.dead_letters import KEY, key_text
 from scribengin.local.prepare import open_sinks, source_place
@@ -193,7 +191,7 @@ def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool,
             _KEEP_ALL,
         ]
     notes = [] if read or buried else ["no committed Batch has read such a record"]
-    chosen = len(Origins.of(whole["label"], np.array([int(whole["sequence"])])).chosen(rate)) > 0
+    chosen = is_chosen(whole["label"], int(whole["sequence"]), rate)
     if rate == 0:
         notes.append(f"provenance is kept only for dead letters (`trace` is 0): {_KEEP_ALL}")
     elif not chosen:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
     from scribengin.formats.json_out import JsonRows
-    from scribengin.formats.origins import Trail
+    from scribengin.formats.row_ids import Trail
     from scribengin.formats.structs import StructForm
     from scribengin.state.contract import DeadLetter
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from scribengin.core.errors import StepError
 from scribengin.formats.constants import PAYLOAD_BYTES
 from scribengin.formats.json_out import json_lines
-from scribengin.formats.origins import Hop
+from scribengin.formats.row_ids import Hop
 from scribengin.plan.graph import base
 from scribengin.spark.chunk import Chunk, UnknownOrigin
 from scribengin.spark.user_code import code_line
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SourceStream
     from scribengin.core.types import Schema
     from scribengin.formats.contract import RecordPlace
-    from scribengin.formats.origins import Origins, Trail
+    from scribengin.formats.origins import Origins
+    from scribengin.formats.row_ids import Trail
     from scribengin.spark.chunk import Origin
     from scribengin.spec.model import OnError
     from scribengin.state.contract import LineSegment

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceConnector
     from scribengin.formats.contract import Block
-    from scribengin.formats.origins import Trail
+    from scribengin.formats.row_ids import Trail
     from scribengin.state.contract import DeadLetter
 
 

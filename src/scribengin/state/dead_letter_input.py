@@ -16,7 +16,8 @@ from scribengin.formats.csv_records import CsvBlock
 from scribengin.formats.dialect import LF
 from scribengin.formats.json import JsonDecoder
 from scribengin.formats.messages import MessageBlock, MessageDecoder
-from scribengin.formats.origins import Hop, Origins
+from scribengin.formats.origins import Origins
+from scribengin.formats.row_ids import Hop
 from scribengin.formats.spans import SpanBlock
 from scribengin.formats.text import TextDecoder
 

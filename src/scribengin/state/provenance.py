@@ -12,7 +12,7 @@ import msgspec
 
 from scribengin.core.errors import StateError
 from scribengin.core.storage import names_in, remove_tree
-from scribengin.formats.origins import without_ways
+from scribengin.formats.row_ids import without_ways
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.segments import LineWriter, read_lines
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from scribengin.formats.origins import Hop
+    from scribengin.formats.row_ids import Hop
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
 

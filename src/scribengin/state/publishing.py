@@ -18,7 +18,7 @@ from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.remedies import start_over
 from scribengin.core.storage import explained, names_in, remove_drafts
 from scribengin.formats.constants import PAYLOAD_BYTES
-from scribengin.formats.origins import Hop, split_id
+from scribengin.formats.row_ids import Hop, split_id
 from scribengin.state.contract import DeadLetter, RefusedRows
 from scribengin.state.dead_letters import DeadWriter, purge_dead
 from scribengin.state.decisions import Decisions, moment

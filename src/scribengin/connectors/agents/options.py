@@ -92,7 +92,7 @@ SOURCE = NodeType(
     options=(
         Option("input", "choice", "what an agent reads", REQUIRED, tuple(_INPUTS), example="tail"),
         Option("group", "text", "the group of agents, if no tier with `agents` names it", "", example="web"),
-        Option("path", "words", "tail: patterns of files; `**` stands for any folders", (), example='"/var/log/nginx/*.log"'),
+        Option("path", "words", "tail: patterns of files; `**` stands for any folders, `{host}` and `{agent}` for their names", (), example='"/var/log/nginx/*.log"'),
         Option("exclude", "words", "tail: patterns of files that are not read", (), example='"*.gz"'),
         Option("from", "choice", "tail: where files that exist at the first start are read from", "beginning", ("beginning", "end")),
         Option("encoding", "text", "tail: the character encoding of the files", "utf-8", example="utf-16"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from scribengin.connectors.cassandra.client import CassandraCluster
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, CassandraDigest, CassandraScan, columns_of, describe
@@ -94,6 +92,8 @@ class CassandraReader:
 
     def _ranges(self, most: int) -> Iterator[SourceStream]:
         """Ranges with at most `most` rows in total, plus the rest of the last partition."""
+        import numpy as np
+
         rows, taken = 0, 0
         digest = CassandraDigest()
         last = self._after

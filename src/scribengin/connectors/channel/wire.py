@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.errors import SourceError
 from scribengin.formats.contract import Bad
 from scribengin.formats.keyring import Keyring
-from scribengin.formats.origins import Hop
 from scribengin.formats.packs import PackMaker, damaged_block, read_header, read_pack
+from scribengin.formats.row_ids import Hop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -27,7 +27,7 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
 from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.storage import names_in, remove_tree
-from scribengin.formats.origins import is_of
+from scribengin.formats.row_ids import is_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -11,13 +11,13 @@ from scribengin.connectors.opensearch.reader import IndexReader, changed
 from scribengin.connectors.opensearch.view import Api, DocumentDigest, Gone, Hit, Views
 from scribengin.core.errors import SourceError, SourceMissing
 from scribengin.formats.blocks import LineBlock
-from scribengin.formats.json import JsonDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scribengin.connectors.contract import ConnectorContext, SourceStream
     from scribengin.core.types import Schema
+    from scribengin.formats.json import JsonDecoder
 
 _NOT_FOUND = 404
 
@@ -49,6 +49,8 @@ class IndexSource:
 
     def decoder(self) -> JsonDecoder:
         """A decoder for JSON documents."""
+        from scribengin.formats.json import JsonDecoder
+
         return JsonDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[LineBlock]:
