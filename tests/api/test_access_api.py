@@ -45,10 +45,12 @@ VERBS = {
     "go back": ("editor", lambda client: client.rollback("numbers", 2)),
     "bring": ("editor", lambda client: client.upload("0" * 64, b"")),
     "quotas": ("viewer", lambda client: client.quotas()),
+    "agents": ("viewer", lambda client: client.agents()),
+    "drain an agent": ("operator", lambda client: client.decommission_agent("web1")),
     "quota": ("admin", lambda client: client.set_quota("team=web", SetQuota(cores=2))),
     "write": ("admin", lambda client: client.write_record("limits/numbers", {"rows_per_s": 5}, version=None)),
 }
-ROLES: tuple[RoleName, ...] = ("viewer", "operator", "editor", "admin")
+ROLES: tuple[RoleName, ...] = ("agent", "viewer", "operator", "editor", "admin")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from scribengin.gateway.chains import chain_of
+from scribengin.wire.chains import chain_of
 from scribengin.wire.protocol import GatewayMember
 
 AGENTS = [f"web{n:04}" for n in range(4000)]

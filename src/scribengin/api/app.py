@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from scribengin.api.agents import agent_routes
 from scribengin.api.auth import Role
 from scribengin.api.events import event_routes
 from scribengin.api.flow_routes import flow_routes
@@ -62,6 +63,7 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(event_routes(may, plane.registry))
     app.include_router(health_routes(plane, may))
     app.include_router(node_routes(may))
+    app.include_router(agent_routes(may))
     app.include_router(token_routes(may))
     app.include_router(master_routes(may))
     if plane.watch is not None:

@@ -14,7 +14,19 @@ _SEEN = {
     "description": "A revision of the registry. A later read that sends it returns this state or a newer one.",
     "schema": {"type": "integer"},
 }
-_ONCE = ("/v1/flows", "/v1/topology", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/peers", "/v1/nodes", "/v1/tokens", "/v1/workflows")
+_ONCE = (
+    "/v1/flows",
+    "/v1/topology",
+    "/v1/registry",
+    "/v1/groups",
+    "/v1/quotas",
+    "/v1/peers",
+    "/v1/nodes",
+    "/v1/tokens",
+    "/v1/workflows",
+    "/v1/agents",
+    "/v1/gateways",
+)
 """prefixes of routes on which a write with a key is executed once"""
 _EACH_TIME = ("make_token", "plan_topology")
 """operations below these that are exceptions: a token is shown once, and planning changes nothing"""

@@ -36,6 +36,7 @@ from scribengin.client.models import (
     WorkflowView,
 )
 from scribengin.control import flow_records, node_bindings
+from scribengin.control.agents import describe_agent, list_agents, list_gateways
 from scribengin.control.attempts import read_attempts
 from scribengin.control.event_history import read_happened
 from scribengin.control.operation_requests import read_operations
@@ -50,6 +51,7 @@ from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from scribengin.client.agent_models import AgentSummary, AgentView, GatewaySummary
     from scribengin.client.change_models import Happened
     from scribengin.registry.contract import Damaged, Registry
     from scribengin.registry.flow_ends import ExternalPlace
@@ -266,6 +268,18 @@ class RegistryView:
     def nodes(self) -> list[NodeRow]:
         """The registered hosts, read from the registry; see `Client.nodes`."""
         return msgspec.convert(node_bindings.nodes(self._registry), list[NodeRow])
+
+    def agents(self, group: str | None = None) -> list[AgentSummary]:
+        """The agents, read from the registry; see `Client.agents`."""
+        return list_agents(self._registry, group)
+
+    def agent(self, name: str) -> AgentView:
+        """One agent, read from the registry; see `Client.agent`."""
+        return describe_agent(self._registry, name)
+
+    def gateways(self) -> list[GatewaySummary]:
+        """The gateways, read from the registry; see `Client.gateways`."""
+        return list_gateways(self._registry)
 
     def node(self, name: str) -> NodeRow:
         """One node, read from the registry. Raises Refused if there is no node of that name."""

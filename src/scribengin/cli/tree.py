@@ -206,21 +206,29 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
             },
         ),
         "agent": CommandGroup(
-            "Run an agent, which collects records on a host.",
+            "Run an agent, which collects records on a host; list, drain or remove agents.",
             """Agents: light processes that read files, commands and sockets of their hosts, and send the records to gateways.
 
             \b
             Examples:
               scribengin agent run --gateway https://gateway1:7443 --group web --token-file token
               scribengin agent status
+              scribengin agent list
             """,
             {
                 "run": CommandEntry("Run an agent on this host.", "edge:agent_run"),
                 "status": CommandEntry("Show the state of the agent of a folder on this host.", "edge:agent_status"),
+                "list": CommandEntry("List agents: state, backlog, last report.", "agents:list_"),
+                "describe": CommandEntry("Show the tiers, lanes and gateways of an agent.", "agents:describe"),
+                "map": CommandEntry("Run a tier at an agent of another group too.", "agents:map_"),
+                "unmap": CommandEntry("Remove the binding of a tier to an agent.", "agents:unmap"),
+                "drain": CommandEntry("Let an agent hand over what it has, and read nothing more.", "agents:drain"),
+                "undrain": CommandEntry("Allow a drained agent to read again.", "agents:undrain"),
+                "remove": CommandEntry("Remove an agent whose host no longer exists.", "agents:remove"),
             },
         ),
         "gateway": CommandGroup(
-            "Run a gateway, which takes records from agents.",
+            "Run a gateway, which takes records from agents; list gateways.",
             """Gateways: they take records from agents and other clients over HTTPS, and store them in the channels of flows.
 
             \b
@@ -229,6 +237,8 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
             """,
             {
                 "run": CommandEntry("Run a gateway.", "edge:gateway_run"),
+                "list": CommandEntry("List gateways: addresses, costs, agents.", "agents:gateways"),
+                "set-chain": CommandEntry("Set the costs or the order of the gateways of a group.", "agents:set_chain"),
             },
         ),
         "group": CommandGroup(

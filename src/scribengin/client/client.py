@@ -11,6 +11,7 @@ import httpx2
 import msgspec
 
 from scribengin.client import problems
+from scribengin.client.agent_models import AgentBound, AgentChanged, AgentSummary, AgentView, GatewayChain, GatewaySummary
 from scribengin.client.change_models import (
     AppliedTopology,
     Going,
@@ -374,6 +375,38 @@ class HostClient(VerbClient):
     def forget_node(self, node: str) -> Written:
         """Remove a host whose machine is gone."""
         return self._write("DELETE", f"/v1/nodes/{part(node)}", None, Written, None)
+
+    def agents(self, group: str | None = None) -> list[AgentSummary]:
+        """The agents by name. `group`: only those of this group."""
+        return self._get(f"/v1/agents?{_query_string(group=group)}", list[AgentSummary])
+
+    def agent(self, name: str) -> AgentView:
+        """An agent: its lanes, the tiers that run there, its chain of gateways. Raises Refused if there is no agent of that name."""
+        return self._get(f"/v1/agents/{part(name)}", AgentView)
+
+    def bind_agent(self, flow: str, tier: str, agent: str) -> AgentBound:
+        """Run a tier of agents at an agent, whatever its group is."""
+        return self._write("PUT", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/agents/{part(agent)}", None, AgentBound, None)
+
+    def unbind_agent(self, flow: str, tier: str, agent: str) -> AgentBound:
+        """Remove the binding of a tier to an agent."""
+        return self._write("DELETE", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/agents/{part(agent)}", None, AgentBound, None)
+
+    def decommission_agent(self, agent: str, *, undo: bool = False) -> AgentChanged:
+        """Let an agent hand over what it has read, and read nothing more. `undo`: allow it to read again."""
+        return self._write("DELETE" if undo else "PUT", f"/v1/agents/{part(agent)}/decommissioned", None, AgentChanged, None)
+
+    def remove_agent(self, agent: str) -> Written:
+        """Remove an agent that is away."""
+        return self._write("DELETE", f"/v1/agents/{part(agent)}", None, Written, None)
+
+    def gateways(self) -> list[GatewaySummary]:
+        """The gateways that are up."""
+        return self._get("/v1/gateways", list[GatewaySummary])
+
+    def set_chain(self, group: str, chain: GatewayChain) -> Written:
+        """Set the costs of the gateways of a group, or the order in which agents use them."""
+        return self._write("PUT", f"/v1/gateways/{part(group)}/chain", chain, Written, None)
 
     def worker(self, flow: str, worker: str) -> dict[str, Any]:
         """The status page of a worker, wherever it runs. Raises Unreachable if it, or its node, does not answer."""

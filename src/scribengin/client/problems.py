@@ -99,6 +99,7 @@ STATUSES: Mapping[str, int] = {
     "alert-unknown": 404,
     "worker-unknown": 404,
     "node-unknown": 404,
+    "agent-unknown": 404,
     "tier-unknown": 404,
     "quota-unknown": 404,
     "token-unknown-name": 404,

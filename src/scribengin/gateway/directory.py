@@ -19,8 +19,8 @@ import structlog
 
 from scribengin.core.errors import EnvironmentFault, ScribenginError, text_of
 from scribengin.core.storage import make_folder, read_or_none, replace
-from scribengin.gateway.chains import chain_of
 from scribengin.plan.agent_lanes import lanes_of
+from scribengin.wire.chains import chain_of
 from scribengin.wire.protocol import AgentConfig, AgentReport
 
 if TYPE_CHECKING:

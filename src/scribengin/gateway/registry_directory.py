@@ -22,13 +22,13 @@ import msgspec
 import structlog
 
 from scribengin.api.tokens import TokenProver
+from scribengin.control.agents import DEFAULT_CHAIN, ordered_chain, rolled_version
 from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import ScribenginError, Unreachable, text_of
 from scribengin.core.time_text import moment_text, now_text
 from scribengin.gateway.agent_records import AgentRecords
-from scribengin.gateway.chains import chain_of
 from scribengin.gateway.directory import KeptReport, TokenHolder
-from scribengin.gateway.rollouts import begin_rollout, decide_rollout, present_version, standing_of_agent, version_of
+from scribengin.gateway.rollouts import begin_rollout, decide_rollout, present_version, standing_of_agent
 from scribengin.plan.agent_lanes import lanes_of
 from scribengin.registry.contract import Conflict, Create, Delete, RegistryEntry
 from scribengin.registry.record_io import Stored, read_record
@@ -37,7 +37,7 @@ from scribengin.registry.tree import AGENT, CHAIN, DECOMMISSIONED, DESIRED, GATE
 from scribengin.wire.protocol import AgentConfig, GatewayMember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from scribengin.packages.fetch import FetchedPackages
@@ -52,8 +52,6 @@ _CYCLE_S = 0.5
 _ROLL_OUT_S = 2.0
 _AGAIN_S = 5.0
 """seconds after which a flow that could not be planned is planned again"""
-_DEFAULT_CHAIN = "default"
-"""the name of the group of gateways without a group, in `chains/`"""
 _OPEN = TokenHolder("client", admin=True)
 _PATTERN = "agent"
 """the label of a token whose value is the name of an agent, or a pattern of names"""
@@ -98,7 +96,7 @@ class _Tier:
 
     def lanes_for(self, agent: str) -> Mapping[str, AgentLane]:
         """The lanes in the version that the agent is to run; in the newest one that could be planned if that is not known."""
-        found = self.lanes.get(version_of(self.record, agent))
+        found = self.lanes.get(rolled_version(self.record, agent))
         return found if found is not None else next(iter(self.lanes.values()), {})
 
 
@@ -340,7 +338,7 @@ class RegistryDirectory:
             found_gateway = mirror.stored(GATEWAY(name))
             if isinstance(found_gateway, Stored) and found_gateway.record.group == self._group:
                 members.append((name, GatewayMember(found_gateway.record.url, found_gateway.record.cost)))
-        chain_name = self._group or _DEFAULT_CHAIN
+        chain_name = self._group or DEFAULT_CHAIN
         chain = mirror.stored(CHAIN(chain_name)) if CHAIN.fits(chain_name) else None
         ids = [id_ for id_ in mirror.children("tokens") if TOKEN.fits(id_)]
         mirror.fetch([TOKEN(id_).path for id_ in ids])
@@ -372,6 +370,7 @@ class RegistryDirectory:
         active = {flow: each for flow, each in wanted.items() if each.state in ("running", "paused")}
         mirror.fetch([SPEC(flow, str(each.version)).path for flow, each in active.items()])
         used = set[tuple[str, int]]()
+        before = {tier.name: tier for tier in self._known.tiers}
         for flow, desired in active.items():
             spec = self._spec(flow, desired.version)
             for tier, about in spec.agents.items() if spec is not None else ():
@@ -384,7 +383,12 @@ class RegistryDirectory:
                     used.add((flow, version))
                     if (planned := self._lanes_of_tier(flow, version, tier, faults)) is not None:
                         lanes[version] = planned
-                yield _Tier(f"{flow}.{tier}", about, record, lanes, desired.state == "paused")
+                name, is_paused = f"{flow}.{tier}", desired.state == "paused"
+                if not lanes and name in before:  # agents keep what they have
+                    used |= {(flow, version) for version in before[name].lanes}
+                    yield replace(before[name], is_paused=is_paused)
+                else:
+                    yield _Tier(name, about, record, lanes, is_paused)
         for version_left in self._planned.keys() - used:
             del self._planned[version_left]
         for version_left in self._failed.keys() - used:
@@ -522,30 +526,6 @@ class RegistryDirectory:
 def _chain(known: _Known, agent: str) -> list[GatewayMember]:
     """The gateways of an agent, in the order in which it tries them."""
     return [member for _, member in ordered_chain(agent, known.members, known.chain)]
-
-
-def ordered_chain(agent: str, members: Iterable[tuple[str, GatewayMember]], chain: ChainRecord | None) -> list[tuple[str, GatewayMember]]:
-    """The gateways of an agent by name, in the order in which it tries them.
-
-    Args:
-        agent: The agent.
-        members: The gateways of the group.
-        chain: Costs and order that people have set; None: those of the gateways.
-    """
-    names = dict(members)
-    if chain is not None:
-        names = {
-            name: msgspec.structs.replace(member, cost=chain.costs.get(name, member.cost))
-            for name, member in names.items()
-            if name not in chain.out or not names.keys() - chain.out.keys()  # if all are disabled, that is ignored
-        }
-    by_url = {member.url: name for name, member in names.items()}
-    fixed = [name for name in (chain.chain if chain is not None else ()) if name in names]
-    rest = [by_url[member.url] for member in chain_of(agent, names.values()) if by_url[member.url] not in fixed]
-    order = [*fixed, *rest]
-    if fixed:  # agents sort by cost: the order is kept by rising costs
-        return [(name, GatewayMember(names[name].url, float(number))) for number, name in enumerate(order, 1)]
-    return [(name, names[name]) for name in order]
 
 
 def _nothing(group: str, known: _Known) -> str:

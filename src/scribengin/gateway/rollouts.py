@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.control.agents import MISSED_REPORTS
 from scribengin.core.units import show_duration
 from scribengin.registry.records import RollOutRecord
 
@@ -25,8 +26,6 @@ STEADY_S = 30.0
 """seconds for which all agents of a stage must run the new version"""
 LATE_S = 120.0
 """seconds within which an agent of a stage must report that it runs the new version"""
-MISSED_REPORTS = 3
-"""reports that an agent may miss until it is away"""
 _SHARE = 10
 """the stage `some` has every tenth agent"""
 _UNDER_WAY = ("one", "some", "all")
@@ -104,13 +103,6 @@ def decide_rollout(record: RollOutRecord, reports: Mapping[str, AgentStanding], 
     if not record.good_since:
         return replace(record, good_since=now_s)
     return _next(record, reports, now_s) if now_s - record.good_since >= STEADY_S else record
-
-
-def version_of(record: RollOutRecord, agent: str) -> int:
-    """The version that an agent is to run."""
-    if record.stage in ("done", "all") or not record.before:
-        return record.version
-    return record.version if record.stage in ("one", "some") and agent in record.chosen else record.before
 
 
 def present_version(record: RollOutRecord) -> int:

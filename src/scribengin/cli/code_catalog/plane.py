@@ -357,6 +357,27 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/hosts/test_bindings.py::test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back",
     ),
     met(
+        "agent-unknown",
+        "There is no such agent",
+        "No agent of that name has reported to a gateway of this registry.",
+        "`scribengin agent list`; start one: `scribengin agent run --name NAME --gateway URL`.",
+        "tests/api/test_agents_api.py::test_an_agent_is_listed_described_bound_drained_and_removed",
+    ),
+    met(
+        "agent-up",
+        "An agent still reports",
+        "Only one that is away can be removed.",
+        "Drain it, and stop it first.",
+        "tests/api/test_agents_api.py::test_an_agent_is_listed_described_bound_drained_and_removed",
+    ),
+    met(
+        "agent-decommissioned",
+        "An agent runs no tiers",
+        "It was drained.",
+        "Take it back, as the message says, or name another agent.",
+        "tests/api/test_agents_api.py::test_an_agent_is_listed_described_bound_drained_and_removed",
+    ),
+    met(
         "worker-unknown",
         "There is no such worker",
         "The name is not that of a worker of the flow.",

@@ -60,7 +60,7 @@ def command() -> None:
     "labels",
     multiple=True,
     metavar="LABEL=VALUE",
-    help="Only flows with this label. May be repeated; a flow must have all of them. For agents: agent=PATTERN, if NAME is not the agent's.",
+    help="Only flows with this label. May be repeated; a flow must have all of them. For agents: agent=PATTERN of names.",
 )
 @click.option("--expires", metavar="TIME", help="Expiry: a duration (90d) or a date (2027-01-31).")
 @_file_option
