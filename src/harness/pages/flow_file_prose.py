@@ -389,6 +389,7 @@ alerts:
   late:    {when: lag over 60s for 2m, command: [notify, ops]}
   letters: {when: dead letters over 100 in 10m}
   loop:    {when: restarts over 3 in 10m}
+  edge:    {when: agent away for 5m}
 ```
 
 | `when` | fires if |
@@ -398,6 +399,7 @@ alerts:
 | `lag over TIME for TIME` | the oldest unread input was older than the first time, during all of the second |
 | `dead letters over N in TIME` | more than N records became dead letters within that time |
 | `restarts over N in TIME` | workers, or queries in them, restarted more than N times within that time |
+| `agent away for TIME` | an agent that collects for the flow has missed three reports, and does not report for that time after them |
 """
 
 TESTS = """\

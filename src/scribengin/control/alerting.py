@@ -125,7 +125,22 @@ class AlertDispatcher:
     """The alert dispatcher of a master. `evaluate` is for the master's thread, the other methods for any thread. `close` ends its threads,
     which finish their current work."""
 
-    def __init__(self, registry: Registry, board: Board, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        board: Board,
+        log: FilteringBoundLogger,
+        agents: Callable[[str], Mapping[str, float] | None] = lambda _flow: None,
+    ) -> None:
+        """Create it.
+
+        Args:
+            registry: where firing alerts are kept.
+            board: the reports of workers.
+            log: the log of the master, which gets all alerts.
+            agents: flow → agent → since when it is away, in seconds since 1970; None if that is not known.
+        """
+        self._agents = agents
         self._registry = registry
         self._board = board
         self._log = log
@@ -203,7 +218,8 @@ class AlertDispatcher:
             self._wanted_since.pop(name, None)
         tiers = self._board.tiers(name)
         expected = flow.wanted_tiers if flow.wanted_tiers is not None else frozenset(flow.tiers)
-        seen = WatchedFlow(figures_of(name, tiers, now), tiers, expected, self._wanted_since.setdefault(name, now) if runs else now)
+        since = self._wanted_since.setdefault(name, now) if runs else now
+        seen = WatchedFlow(figures_of(name, tiers, now), tiers, expected, since, self._agents(name))
         specs = flow.watched.alerts
         after: dict[str, AlertState] = {}
         with self._board.reading:

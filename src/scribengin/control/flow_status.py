@@ -11,7 +11,7 @@ from scribengin.control.desired_state import at_rest, is_old
 from scribengin.control.operations import standing_of
 from scribengin.control.placement import choose_node, no_node_reason, where_it_may
 from scribengin.control.worker_lifecycle import back_off_s, needs_worker
-from scribengin.control.world import RunId
+from scribengin.control.world import AWAY, TAKEN_BACK, RunId
 from scribengin.core.remedies import flow_command, for_flow
 from scribengin.core.time_text import moment_text
 from scribengin.core.units import show_duration
@@ -110,6 +110,8 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
     for tier in tiers:
         if tier.report is not None and tier.report.state == "recovering":
             return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it continues automatically"
+    if (lacking := _agents(world, flow)) is not None:
+        return "degraded", *lacking
     if (reason := _behind(world, flow)) is not None:
         return "degraded", reason, f"the flow continues; intake asks producers to wait; see: scribengin top {flow.name}"
     if causes := [f"tier {tier.tier}: {tier.report.cause}" for tier in tiers if tier.report is not None and tier.report.cause]:
@@ -142,6 +144,17 @@ def _lacking(world: World, flow: FlowSeen, helpers: list[ObservedTier]) -> tuple
     if first.run is not None and first.run.cause:
         return f"{said}; {first.tier}: {first.run.cause}", "it restarts automatically"
     return f"{said}; {first.tier} is not running yet", ""
+
+
+def _agents(world: World, flow: FlowSeen) -> tuple[str, str] | None:
+    """(reason, next action) if agents do not report, or could not run the version; None if nothing is wrong. A new leader keeps what was
+    said until it knows better."""
+    standing, before = world.agents.get(flow.name), flow.status
+    if standing is not None:
+        return (standing.reason, standing.next) if standing.reason else None
+    if flow.agents and before is not None and before.state == "degraded" and before.reason.startswith((AWAY, TAKEN_BACK)):
+        return before.reason, before.next
+    return None
 
 
 def _behind(world: World, flow: FlowSeen) -> str | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from scribengin.control.agent_watch import AgentWatch
     from scribengin.control.executor import Ordering, WorkerLogin
     from scribengin.control.worker_reports import WorkerWatch
     from scribengin.control.world import Action, FlowSeen, WorkerProcess, World
@@ -69,6 +70,7 @@ class Attention:
             turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
         pressed = {name for name in world.readers.keys() & world.flows.keys() if _is_pressed(world, world.flows[name])}
         late = {name for name, _ in _bands(last).items() ^ _bands(world).items()}
+        late |= {name for name in last.agents.keys() | world.agents.keys() if _agents(last, name) != _agents(world, name)}
         # a flow with `autoscale` has a record of its sizes since it was first decided about
         sized = {name for name, flow in world.flows.items() if flow.sizes is not None and any(size_actions(world, flow))}
         return (changed | turn | late | pressed | sized | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
@@ -98,6 +100,12 @@ def _bands(world: World) -> dict[str, int]:
         if most_s is not None:
             bands[name] = (delay.seconds > CAUGHT_UP_SHARE * most_s) + (delay.seconds > most_s)
     return bands
+
+
+def _agents(world: World, flow: str) -> str:
+    """Why agents make the flow degraded; empty if they do not."""
+    standing = world.agents.get(flow)
+    return "" if standing is None else standing.reason
 
 
 def _is_pressed(world: World, flow: FlowSeen) -> bool:
@@ -150,6 +158,7 @@ class Master:
         takes: Callable[[Mapping[str, int], Term], None] = lambda _files, _term: None,
         asks: Callable[[Mapping[str, Peer], Term], None] = lambda _peers, _term: None,
         decides: Callable[[World, Collection[str] | None], list[Action]] = decide,
+        agents: AgentWatch | None = None,
     ) -> None:
         """Prepare a master; `run` starts it.
 
@@ -165,6 +174,7 @@ class Master:
             takes: receives the flow files that are to be applied (`World.files`).
             asks: receives the peers that are to be polled.
             decides: `decide`; a simulation records what it returns.
+            agents: whether the agents of flows report; None if that is not watched.
         """
         self._registry = registry
         self._log = log
@@ -173,6 +183,7 @@ class Master:
         self._takes = takes
         self._asks = asks
         self._decides = decides
+        self._agents = agents
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
@@ -261,6 +272,8 @@ class Master:
                 waiting=self._watch.waiting(),
                 loads=self._watch.loads(),
             )
+        if self._agents is not None:
+            world = replace(world, agents=self._agents.look(world.flows))
         selected = self._attention.select(world)
         actions = self._decides(world, selected)
         self._attention.note(world, selected, actions)

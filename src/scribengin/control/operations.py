@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.control.desired_state import at_rest, from_the_sources, has_drained
-from scribengin.control.world import Advance, Ask
+from scribengin.control.world import AWAY, TAKEN_BACK, Advance, Ask
 from scribengin.core.time_text import moment_text
 from scribengin.registry.records import Desired, TierWish
 from scribengin.registry.tree import DESIRED
@@ -91,9 +91,9 @@ def has_reached(goal: Goal, status: StatusRecord | None, generation: int) -> boo
     """
     if status is None or status.generation != generation:
         return False
-    # a flow that is only behind its `max_delay` is running
-    behind = goal == "running" and status.state == "degraded" and status.reason.startswith(BEHIND)
-    return behind or status.state == REACHED[goal]
+    # a flow that is only behind its `max_delay`, or lacks an agent, is running
+    runs = goal == "running" and status.state == "degraded" and status.reason.startswith((BEHIND, AWAY, TAKEN_BACK))
+    return runs or status.state == REACHED[goal]
 
 
 def _is_asked(operation: WorkflowOperationRecord, flow: FlowSeen) -> bool:

@@ -268,6 +268,10 @@ def said_of(action: Action) -> str:
 
 
 NOT_WATCHED = AlertSettings()
+AWAY = "agents do not report: "
+"""the beginning of the reason of a flow that is `degraded` because agents are away"""
+TAKEN_BACK = "a version was taken back from agents: "
+"""the beginning of the reason of a flow that is `degraded` because a roll-out failed"""
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """A launcher's report. `gone`: the process no longer exists, and it is unknown how it ended."""
@@ -363,6 +367,16 @@ class Delay(NamedTuple):
 
     seconds: float
     cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsStanding:
+    """What agents mean for a flow whose desired state is running. `away`: agent → since when it is away, in seconds since 1970. `reason` is
+    empty if nothing is wrong."""
+
+    away: Mapping[str, float] = field(default_factory=dict)
+    reason: str = ""
+    next: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,3 +546,5 @@ class World:
     """(flow, tier) → its load, for tiers with `autoscale`; those without enough reports are left out"""
     files: Mapping[str, int] = field(default_factory=dict)
     """flow → the text of a flow file that is to be applied (`control.flow_files`)"""
+    agents: Mapping[str, AgentsStanding] = field(default_factory=dict)
+    """flow → what its agents mean for it, for flows that collect from agents; unknown ones are left out"""

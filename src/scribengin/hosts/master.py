@@ -19,6 +19,7 @@ from scribengin.api.serving import Listen, open_listener
 from scribengin.api.state_routes import measured_backlogs
 from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
+from scribengin.control.agent_watch import AgentWatch
 from scribengin.control.alerting import AlertDispatcher
 from scribengin.control.backlog_measurement import Measuring
 from scribengin.control.executor import ordering
@@ -115,7 +116,9 @@ class MasterHost:
                 "http": self.url,
             }
             board = Board()
-            dispatcher = AlertDispatcher(self.registry, board, log)
+            agents = AgentWatch(self.registry, log, lambda: master.lead)
+            stack.callback(agents.close)
+            dispatcher = AlertDispatcher(self.registry, board, log, agents.away)
             stack.callback(dispatcher.close)
             measuring = Measuring(lambda flow: measured_backlogs(plane, flow), board, log, lambda: master.leads)
             stack.callback(measuring.close)
@@ -143,7 +146,9 @@ class MasterHost:
                 worker_login=self._entrance.worker_login,
                 takes=taking.want,
                 asks=peering.want,
+                agents=agents,
             )
+            agents.start()
             stack.enter_context(Presence(self.registry, MASTERS(self.name).path, about))
             plane = Plane(
                 self.registry,

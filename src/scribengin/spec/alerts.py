@@ -23,6 +23,7 @@ FORMS = (
     "lag over 60s for 2m",
     "dead letters over 100 in 10m",
     "restarts over 3 in 10m",
+    "agent away for 5m",
 )
 """one example of each form"""
 _TIME = r"(\d+(?:\.\d+)?\s*[a-z]+)"
@@ -31,6 +32,7 @@ _PROGRESS = re.compile(rf"no progress for {_TIME}")
 _ROWS = re.compile(rf"lag over {_COUNT} rows for {_TIME}")
 _AGE = re.compile(rf"lag over {_TIME} for {_TIME}")
 _TOLD = re.compile(rf"(dead letters|restarts) over {_COUNT} in {_TIME}")
+_AWAY = re.compile(rf"agent away for {_TIME}")
 _WEB = re.compile(r"https?://[^\s/]+")
 
 
@@ -49,6 +51,8 @@ def parse_condition(text: str) -> Condition:
         return Condition("lag_s", _seconds(found[1]), _seconds(found[2]))
     if found := _TOLD.fullmatch(words):
         return Condition("dead" if found[1] == "dead letters" else "restarts", _number(found[2]), _seconds(found[3]))
+    if found := _AWAY.fullmatch(words):
+        return Condition("agent", 0.0, _seconds(found[1]))
     near = did_you_mean(words, FORMS)
     raise ValueError(f"is not a valid alert condition; {near or 'write one of: ' + ', '.join(FORMS)}")
 
@@ -71,6 +75,8 @@ def show_condition(condition: Condition) -> str:
             return f"dead letters over {condition.over:.0f} in {span}"
         case "restarts":
             return f"restarts over {condition.over:.0f} in {span}"
+        case "agent":
+            return f"agent away for {span}"
 
 
 def read_alerts(reader: DocumentReader, sections: Sections, read: Read) -> dict[str, Alert]:

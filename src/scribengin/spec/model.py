@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 # The alerts of a Flow, as values.
 
 
-Measure = Literal["progress", "lag_rows", "lag_s", "dead", "restarts"]
+Measure = Literal["progress", "lag_rows", "lag_s", "dead", "restarts", "agent"]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """When an alert fires: if `measure` is above `over` for `span_s` seconds (lags), or counts more than `over` within them (dead letters,
-    restarts). For `progress`: if no Batch was committed for `span_s` seconds although there is unread input."""
+    restarts). For `progress`: if no Batch was committed for `span_s` seconds although there is unread input; for `agent`: if an agent was
+    away for that time."""
 
     measure: Measure
     over: float

@@ -43,6 +43,8 @@ class WatchedFlow:
     expected: frozenset[str]
     """the flow's tiers in the desired version"""
     wanted_since: float
+    away: Mapping[str, float] | None = None
+    """agent → since when it is away; None if that is not known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,8 @@ def next_state(before: AlertState, when: str, seen: WatchedFlow, now: float) -> 
         return before  # a new leader does not have reports on all tiers yet
     if before.standing == "firing" and (condition.measure != "progress" or now - since >= condition.span_s):
         return before
-    span_s = condition.span_s if condition.measure in ("progress", "lag_rows", "lag_s") else 0.0
-    begun = before.since if before.standing == "pending" and condition.measure != "progress" else since
+    span_s = condition.span_s if condition.measure in ("progress", "lag_rows", "lag_s", "agent") else 0.0
+    begun = before.since if before.standing == "pending" and condition.measure not in ("progress", "agent") else since
     if now - begun >= span_s:
         return AlertState("firing", now, value)
     if condition.measure == "progress" and now - begun < span_s / 2:  # a Batch takes some time, so a short time without one is normal
@@ -114,6 +116,14 @@ def _holds(condition: Condition, seen: WatchedFlow, now: float, *, fires: bool) 
                 return None
             delay_s = figures.delay_s or 0.0
             return (now if delay_s > condition.over else None), f"the oldest waiting entry is {show_duration(delay_s)} old"
+        case "agent":
+            if seen.away is None:
+                return None
+            if not seen.away:
+                return None, "all agents report"
+            first = min(seen.away, key=lambda name: (seen.away or {})[name])
+            more = f", and {len(seen.away) - 1} more" if len(seen.away) > 1 else ""
+            return seen.away[first], f"agent {first} does not report for {show_duration(now - seen.away[first])}{more}"
         case "dead" | "restarts":
             column = condition.measure
             if not seen.tiers:
