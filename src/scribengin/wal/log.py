@@ -14,6 +14,7 @@ A number never has two contents among the frames that `read` has returned; only 
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from threading import RLock
@@ -144,6 +145,7 @@ class Wal:
         """True after a failed sync: what the system counts as written may not be on the disk"""
         self._lost_tail = ""
         self._marked_acknowledged = 0
+        self._checkpoint_bytes = 0
         self._synced_at_s = float("-inf")
         self._reading: tuple[str, int] | None = None
         self._piece_end: tuple[str, int, int] | None = None
@@ -367,6 +369,10 @@ class Wal:
                     return self._read(sequence, most_bytes)
                 except StateError:
                     self._repair()
+                except OSError as error:
+                    if error.errno != errno.EIO:
+                        raise
+                    self._repair()
             return self._read(sequence, most_bytes)
 
     def _read(self, sequence: int, most_bytes: int) -> WalPiece:
@@ -467,10 +473,11 @@ class Wal:
                 del self._segments[0]
         except OSError:
             return  # the next call tries again
+        self._files.reserve(2 * self._checkpoint_bytes)
 
     def _write_checkpoint(self) -> None:
         checkpoint = LogCheckpoint(self.incarnation, self.durable, self.acknowledged, self._durable_positions)
-        self._files.reserve(2 * write_checkpoint(self._files, checkpoint))
+        self._checkpoint_bytes = write_checkpoint(self._files, checkpoint)
 
     def _remove(self, segment: Segment) -> None:
         self._close(segment)
@@ -519,6 +526,7 @@ class Wal:
             for segment in dropped[1:]:
                 self._remove(segment)
             self._files.sync_names()
+            self._files.reserve(2 * self._checkpoint_bytes)
             return records
 
     def _lost_of(self, dropped: Sequence[Segment]) -> tuple[list[LostRange], int]:
