@@ -1,5 +1,5 @@
-"""A disk in memory that does to a log what disks may do: it loses, reorders and tears writes that were not synced, forgets names that were not
-synced, fails to sync, and gets full."""
+"""A disk in memory that does to a log what disks may do: it loses, reorders and tears writes that were not synced, forgets names that were
+not synced, fails to sync, and gets full."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -15,7 +16,7 @@ import pytest
 from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.wal.log import DROPPED, SyncPolicy, Wal, WalFull
 from scribengin.wal.segments import Segment
-from scribengin.wire.frames import FrameHead, FrameOrigin, encode_frame, find_frames, payload_of
+from scribengin.wire.frames import FrameHead, FrameOrigin, find_frames, payload_of
 from tests.wal.log_model import made_frame
 from tests.wal.simulated_disk import Content, SimulatedDisk
 
@@ -40,6 +41,12 @@ def fill(folder: Path, frames: int = 30) -> list[bytes]:
     written = [append(wal, b"%04d" % at * 20, file="ab"[at % 2]) for at in range(frames)]
     wal.close()
     return written
+
+
+def append_until_full(wal: Wal) -> None:
+    with suppress(WalFull):
+        while True:
+            append(wal)
 
 
 def everything(wal: Wal, start: int = 0) -> list[bytes]:
@@ -117,6 +124,7 @@ def test_a_frame_with_another_number_is_an_error_of_the_program(tmp_path: Path) 
 
 HOLD = """
 import sys
+from contextlib import suppress
 from pathlib import Path
 from scribengin.wal.log import Wal
 wal = Wal(Path(sys.argv[1]), most_bytes=2**20)
@@ -331,7 +339,7 @@ def test_a_log_without_an_identity_is_not_opened(tmp_path: Path, content: bytes 
     (tmp_path / "log.json").unlink()
     if content is not None:
         (tmp_path / "log.json").write_bytes(content)
-    with pytest.raises(StateError, match="log.json") as refusal:
+    with pytest.raises(StateError, match=r"log\.json") as refusal:
         opened(tmp_path)
     assert "move the folder away" in refusal.value.remedy
     (tmp_path / "lock").unlink()
@@ -355,7 +363,7 @@ def test_damage_under_a_running_log_is_repaired_when_it_is_read(tmp_path: Path) 
     number = int(path.stem)
     there = everything(wal)
     assert lost_in(there) == [(number, number + 2, "the agent's write-ahead log was damaged")]
-    assert there[:30] == frames[: number // 2] + [there[number // 2]] + frames[number // 2 + 1 :]
+    assert there[:30] == [*frames[: number // 2], there[number // 2], *frames[number // 2 + 1 :]]
     assert len(wal.faults) == 1
     append(wal)
     assert wal.positions["a"].end == 30 * 80 + 2 * 8
@@ -443,13 +451,11 @@ def test_what_is_acknowledged_is_written_also_when_nothing_is_appended(tmp_path:
 
 def test_a_full_log_takes_frames_again_when_some_are_acknowledged(tmp_path: Path) -> None:
     wal = opened(tmp_path, most_bytes=4000)
-    with pytest.raises(WalFull, match="it would exceed 4,000"):
-        while True:
-            append(wal)
+    append_until_full(wal)
     end = wal.next
     assert wal.size <= 4000
     wal.sync(now_s=0.0)
-    with pytest.raises(WalFull):
+    with pytest.raises(WalFull, match="it would exceed 4,000"):
         append(wal)
     wal.acknowledge(end)
     append(wal, bytes(3000))
@@ -470,9 +476,7 @@ def test_one_acknowledged_segment_is_room_too(tmp_path: Path) -> None:
 
 def test_dropped_records_are_counted_and_stay_as_a_lost_frame(tmp_path: Path) -> None:
     wal = opened(tmp_path, most_bytes=4000)
-    with pytest.raises(WalFull):
-        while True:
-            append(wal)
+    append_until_full(wal)
     wal.sync(now_s=0.0)
     wal.acknowledge(3)
     end = wal.next
@@ -636,10 +640,8 @@ def test_other_threads_may_acknowledge(tmp_path: Path) -> None:
     try:
         at = 0
         for _ in range(500):
-            try:
+            with suppress(WalFull):
                 append(wal)
-            except WalFull:
-                pass
             while (piece := wal.read(at, 1000)) is not None:
                 assert all(found.head is not None for found in find_frames(piece.bytes))
                 at = piece.next
