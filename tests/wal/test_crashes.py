@@ -102,10 +102,10 @@ def steps_of(actions: list[tuple[Any, ...]]) -> int:
     return run(actions, "100ms").disk.steps
 
 
-@pytest.mark.parametrize(("power", "seed"), [(True, 0), (True, 1), (True, 2), (False, 3)])
+@pytest.mark.parametrize(("power", "seed"), [(True, 0), (True, 1), (False, 2)])
 def test_a_crash_after_any_step_leaves_what_was_promised(seed: int, power: bool) -> None:
     """Each operation on the disk is once the last one; recovery is interrupted too."""
-    actions = story(seed, 25)
+    actions = story(seed, 22)
     for stop in range(steps_of(actions)):
         for again in (1000, stop % 13):
             run([("crash", power, stop, again, 31 * stop + seed), *actions], "100ms")

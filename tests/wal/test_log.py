@@ -15,7 +15,7 @@ import pytest
 
 from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.wal.log import DROPPED, SyncPolicy, Wal, WalFull
-from scribengin.wal.segments import Segment
+from scribengin.wal.segments import WalSegment
 from scribengin.wire.frames import FrameHead, FrameOrigin, find_frames, payload_of
 from tests.wal.log_model import made_frame
 from tests.wal.simulated_disk import Content, SimulatedDisk
@@ -617,7 +617,7 @@ def test_a_full_disk_is_freed_by_what_is(way: str) -> None:
 
 
 def test_an_index_of_small_frames_is_small() -> None:
-    segment = Segment(0, 0)
+    segment = WalSegment(0, 0)
     for _ in range(200_000):
         segment.add(1, 100, 0)
     assert len(segment._offsets) * 16 < 10_000

@@ -6,8 +6,8 @@ What a crash may take depends on what crashed:
 * **The machine stops** (power, kernel): what was appended after the last `sync` that did its work. None of it was sent, as `read` returns
   durable frames only, so its numbers are used again; and `positions` are then those before it, so that files are read again from there.
   Inputs that cannot read again lose that much: at most what came in the time of the policy, or its size, or one batch (`each`).
-* **A disk damages what was durable**: those frames. Their bytes are set aside in a file `damaged-…`, `faults` says so, and a *lost* frame has
-  their numbers. The log goes on behind them.
+* **A disk damages what was durable**: those frames. Their bytes are set aside in a file `damaged-…`, `faults` says so, and a *lost* frame
+  has their numbers. The log continues after them.
 
 A number never has two contents among the frames that `read` has returned; only `drop_oldest` and damage turn records into lost ones.
 """
@@ -37,7 +37,7 @@ from scribengin.wal.checkpoint import (
 )
 from scribengin.wal.files import LogFolder, disk_faults
 from scribengin.wal.recovery import LogRecovery, RecoveredLog
-from scribengin.wal.segments import FRAME_START, LostRange, Segment, damaged_since, first_of, lost_frames
+from scribengin.wal.segments import FRAME_START, LostRange, WalSegment, damaged_since, first_of, lost_frames
 from scribengin.wire.frames import MAGIC, FrameHead, FrameOrigin, find_frames
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Wal:
         self._guard = RLock()
         self._mark = DurableMark(self._files)
         self.faults: list[str] = []
-        self._segments: list[Segment] = []
+        self._segments: list[WalSegment] = []
         self._durable_positions: dict[str, FrameOrigin] = {}
         self._new_positions: dict[str, FrameOrigin] = {}
         """of frames that are not durable"""
@@ -252,8 +252,8 @@ class Wal:
                 f"with {count:,} more it would exceed {self._most_bytes:,}"
             )
 
-    def _begin_segment(self) -> Segment:
-        segment = Segment(self.next, self.next, durable=self.next)
+    def _begin_segment(self) -> WalSegment:
+        segment = WalSegment(self.next, self.next, durable=self.next)
         if not self._segments or self._segments[-1].first != segment.first:
             segment.handle = self._files.open(segment.name, create=True)
             self._new_names = True
@@ -262,7 +262,7 @@ class Wal:
             self._segments.append(segment)
         return self._segments[-1]
 
-    def _open(self, segment: Segment) -> None:
+    def _open(self, segment: WalSegment) -> None:
         if segment.handle < 0:
             segment.handle = self._files.open(segment.name)
 
@@ -298,7 +298,7 @@ class Wal:
     def _failing(self, what: str) -> AbstractContextManager[None]:
         return disk_faults(f"{self._files.path}: {what}")
 
-    def _dirty(self) -> list[Segment]:
+    def _dirty(self) -> list[WalSegment]:
         """The segments with frames that are not durable: the last ones."""
         dirty = []
         for segment in reversed(self._segments):
@@ -331,8 +331,8 @@ class Wal:
         self._durable_positions.update(self._new_positions)
         self._new_positions.clear()
 
-    def _write_again(self, segment: Segment) -> None:
-        """Write the frames that are not durable again, from what the system has in memory: after a failed sync it takes them for written."""
+    def _write_again(self, segment: WalSegment) -> None:
+        """Write the frames that are not durable again, as the system has them in memory: after a failed sync it takes them for written."""
         data = self._files.read(segment.handle, segment.bytes - segment.synced, segment.synced)
         expected = segment.durable
         for found in find_frames(data):
@@ -400,7 +400,7 @@ class Wal:
                 high = middle
         return low
 
-    def _reader(self, segment: Segment) -> int:
+    def _reader(self, segment: WalSegment) -> int:
         if segment.handle >= 0:
             return segment.handle
         if self._reading is None or self._reading[0] != segment.name:
@@ -416,7 +416,7 @@ class Wal:
             self._files.close(self._reading[1])
             self._reading = None
 
-    def _check(self, segment: Segment, data: bytes, first: int, start: int) -> None:
+    def _check(self, segment: WalSegment, data: bytes, first: int, start: int) -> None:
         """Raise StateError if a disk has changed the frames: a gateway would refuse them for ever."""
         at = 0
         while at < len(data):
@@ -479,7 +479,7 @@ class Wal:
         checkpoint = LogCheckpoint(self.incarnation, self.durable, self.acknowledged, self._durable_positions)
         self._checkpoint_bytes = write_checkpoint(self._files, checkpoint)
 
-    def _remove(self, segment: Segment) -> None:
+    def _remove(self, segment: WalSegment) -> None:
         self._close(segment)
         if self._reading is not None and self._reading[0] == segment.name:
             self._end_reading()
@@ -498,7 +498,7 @@ class Wal:
         with self._guard, self._failing("the oldest frames cannot be dropped"):
             if self.durable < self.next:
                 self._sync()
-            dropped: list[Segment] = []
+            dropped: list[WalSegment] = []
             freed = 0
             while freed < bytes and len(dropped) < len(self._segments) and self._segments[len(dropped)].bytes:
                 dropped.append(self._segments[len(dropped)])
@@ -513,7 +513,7 @@ class Wal:
                 self._files.sync_names()
                 self._new_names = False
             self._write_checkpoint()
-            stays = Segment(dropped[0].first, dropped[0].first, lost=lost)
+            stays = WalSegment(dropped[0].first, dropped[0].first, lost=lost)
             for head, frame in frames:
                 stays.add(head.count, len(frame), head.time_ms)
             stays.all_durable()
@@ -529,7 +529,7 @@ class Wal:
             self._files.reserve(2 * self._checkpoint_bytes)
             return records
 
-    def _lost_of(self, dropped: Sequence[Segment]) -> tuple[list[LostRange], int]:
+    def _lost_of(self, dropped: Sequence[WalSegment]) -> tuple[list[LostRange], int]:
         """The lost ranges that replace segments, and how many records are lost by that."""
         lost: list[LostRange] = []
         records = 0
@@ -549,8 +549,8 @@ class Wal:
         return lost, records
 
     def close(self) -> None:
-        """Make everything durable, and let other processes have the folder. Raises EnvironmentFault if that fails; the log is closed all the
-        same, and frames that are not durable are dealt with when it is opened again."""
+        """Make everything durable, and let other processes have the folder. Raises EnvironmentFault if that fails; the log is closed all
+        the same, and frames that are not durable are dealt with when it is opened again."""
         with self._guard:
             try:
                 if not self._lost_tail:
@@ -571,7 +571,7 @@ class Wal:
         self._mark.close()
         self._files.unlock()
 
-    def _close(self, segment: Segment) -> None:
+    def _close(self, segment: WalSegment) -> None:
         if segment.handle >= 0:
             self._files.close(segment.handle)
             segment.handle = -1
