@@ -81,6 +81,23 @@ def test_the_log_is_like_its_model_whatever_crashes(actions: list[tuple[Any, ...
     run(actions, sync)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_crash_while_the_log_is_made_leaves_no_log_or_a_whole_one(seed: int) -> None:
+    made = LogModel()
+    made.open()
+    for stop in range(made.disk.steps):
+        model = LogModel()
+        model.disk.stop_after = stop
+        with pytest.raises(Stopped):
+            model.open()
+        model.disk.crash(power=seed > 0, seed=seed)
+        assert model.open().faults == []
+        model.append(10, 1, 0)
+        model.make_durable(force=True)
+        model.crash(power=True, again=1000, seed=seed, unsure=0)
+        assert model.next() == 1
+
+
 def story(seed: int, length: int) -> list[tuple[Any, ...]]:
     """A day of a log: it is filled, read, acknowledged, and opened again."""
     random = Random(seed)

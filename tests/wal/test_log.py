@@ -212,7 +212,7 @@ def test_a_changed_byte_anywhere_costs_one_frame_at_most(tmp_path: Path, part: i
     assert len(whole) > 3
     luck = random.Random(part)
     for name, data in sorted(whole.items()):
-        for at in luck.sample(range(len(data)), 12):
+        for at in luck.sample(range(len(data)), 5):
             for path in [*tmp_path.glob("*.wal"), *tmp_path.glob("damaged-*")]:
                 path.unlink()
             for other, content in (whole | beside).items():
@@ -429,7 +429,7 @@ def test_acknowledged_segments_are_freed_and_their_positions_stay(tmp_path: Path
     assert set(again.positions) == {"a"}
     piece = again.read(0, 1)
     assert piece is not None
-    assert piece.sequence == int(min(tmp_path.glob("*.wal")).stem) > 0
+    assert (piece.sequence, piece.next) == (80, 82)
     again.close()
 
 

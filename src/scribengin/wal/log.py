@@ -350,8 +350,8 @@ class Wal:
         """Whole durable frames, of one segment.
 
         Args:
-            sequence: The number of the first record. If it is within a frame, that frame is the first one; if it is no longer there, the
-                first frame that is there.
+            sequence: The number of the first record. If it is within a frame, that frame is the first one; if it is acknowledged, the first
+                one that is not.
             most_bytes: The largest size; one frame may be larger.
 
         Returns:
@@ -362,6 +362,7 @@ class Wal:
             EnvironmentFault: The file cannot be read.
         """
         with self._guard, self._failing("the write-ahead log cannot be read"):
+            sequence = max(sequence, self.acknowledged)
             for _ in range(2):
                 if sequence >= self.durable:
                     return None
