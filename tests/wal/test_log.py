@@ -180,12 +180,11 @@ def test_a_log_whose_writer_is_killed_has_all_that_was_appended(tmp_path: Path) 
         with subprocess.Popen([sys.executable, "-c", WRITE, str(tmp_path)], stdout=subprocess.PIPE) as writer:
             try:
                 assert writer.stdout is not None
-                for _ in range(luck.randrange(1, 400)):
-                    writer.stdout.readline()
+                first = [writer.stdout.readline() for _ in range(luck.randrange(1, 400))]
             finally:
                 os.kill(writer.pid, signal.SIGKILL)
             rest = writer.stdout.read().split(b"\n")
-        seen = [int(line.split()[0]) for line in rest if b" " in line][:-1]
+        seen = [int(line.split()[0]) for line in [*first, *rest] if b" " in line]
         wal = Wal(tmp_path, most_bytes=2**30)
         assert wal.next >= max([end, *seen])
         assert wal.positions["f"].end == wal.next

@@ -190,6 +190,8 @@ class Wal:
         self.acknowledged = found.acknowledged
         self._mark.write(self.next, self.acknowledged)
         self._marked_acknowledged = self.acknowledged
+        if fault:
+            self._write_checkpoint()
         self._free()
 
     def _use(self, found: RecoveredLog) -> None:
