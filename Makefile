@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn test test-rest test-all test-long test-hard test-install agent-pyz check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn faults cuts sim-scale lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge test test-rest test-all test-long test-hard test-install agent-pyz check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn faults cuts sim-scale lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ demo-kafka: setup ## the same from topic to topic, killed in the middle: make de
 
 demo-yarn: setup ## two chained flows in YARN, with HDFS, Kafka and PostgreSQL; each part is killed in turn: make demo-yarn [ARGS="--only driver"]
 	@$(BIN)/python examples/yarn/demo.py $(ARGS)
+
+demo-edge: setup ## twenty agents, two gateways, a broker, a flow of two tiers; each part is killed in turn: make demo-edge [ARGS="--agents 5"]
+	@$(BIN)/python examples/edge/demo.py $(ARGS)
 
 # much of the time is waiting, so four files at once, also on two cores; the tests of one stay in one process and in their order, for they share fixtures
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.kubernetes.certificates import CertificateAuthority
 from scribengin.core.errors import EnvironmentFault, Refused
-from scribengin.gateway.directory import AgentTokens
+from scribengin.gateway.directory import AgentTokens, FileDirectory
 from scribengin.gateway.serving import GatewayListen, names_of_certificate
 from tests.gateway.gateways import LANE, DirectoryInMemory, StoreInMemory, frame, gateway, lane_of
 from tests.looking import look_until
@@ -79,6 +80,22 @@ def test_the_list_of_agents_and_metrics_are_for_administrators(one: RunningGatew
     assert one.http.get("/health").status_code == 200
 
 
+def test_a_thousand_agents_are_listed(tmp_path: Path, store: StoreInMemory) -> None:
+    """The figure is in benchmarks/edge_gateway.py."""
+    directory = FileDirectory([], tmp_path)
+    writes: list[int] = []
+    directory._save = lambda: writes.append(len(directory.agents()))  # type: ignore[method-assign]
+    with gateway(store, directory) as one:
+        for turn in range(2):
+            for n in range(1000):
+                report = {"agent": f"web{n:04}", "lanes": {LANE: {"read": turn}}}
+                assert one.http.post("/edge/v1/report", json=report).status_code == 200
+        rows = one.http.get("/edge/v1/agents").json()["agents"]
+    assert [row["agent"] for row in rows] == [f"web{n:04}" for n in range(1000)]
+    assert {row["lanes"][LANE]["backlog"] for row in rows} == {1}
+    assert len(writes) < 20, "all reports are written together, at most every 10 s"
+
+
 def test_metrics_count_what_was_answered(one: RunningGateway) -> None:
     body = frame(0, "a", "b")
     one.frames(body)
@@ -97,6 +114,14 @@ def test_metrics_count_what_was_answered(one: RunningGateway) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     assert {family.type for family in text_string_to_metric_families(text)} == {"counter", "gauge"}
+
+
+def test_answers_do_not_wait_for_the_acknowledgement_of_their_first_packet(one: RunningGateway) -> None:
+    one.http.get("/health")
+    connections = list(one.server._server.server_state.connections)
+    assert connections
+    for each in connections:
+        assert each.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # type: ignore[union-attr]
 
 
 # TLS.
@@ -143,8 +168,6 @@ def test_a_certificate_stands_for_a_token(
 def test_a_certificate_that_replaces_the_first_one_is_used(
     authority: CertificateAuthority, store: StoreInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import socket
-
     monkeypatch.setattr("scribengin.gateway.serving._RENEW_S", 0.05)
     certificate, key = authority.issue("server", "first")
     with gateway(store, None, GatewayListen(certificate=certificate, key=key), verify=context(authority)) as one:

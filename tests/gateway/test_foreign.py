@@ -14,7 +14,7 @@ import pytest
 from scribengin.core.zstd import compress as zstd
 from scribengin.gateway import foreign
 from scribengin.gateway.directory import AgentTokens
-from scribengin.gateway.foreign import BadRecords, decompressed, pieces_of, records_of
+from scribengin.gateway.foreign import BadRecords, decompressed, otlp_records_of, pieces_of, records_of
 from tests.gateway.gateways import LANE, DirectoryInMemory, StoreInMemory, gateway, lane_of
 from tests.looking import look_until
 
@@ -74,6 +74,19 @@ def test_the_message_pack_of_fluent_bit_becomes_json() -> None:
     old, new = b"\x92" + time + record, b"\x92\x92" + time + b"\x80" + record
     records = records_of("application/msgpack", old + new)
     assert [json.loads(each) for each in records] == [{"date": 1600000000.5, "log": "a", "n": 256, "list": [None, True, 1.5]}] * 2
+
+
+RECORDED = bytes.fromhex("9292d7006b0b960309b4b4678083a76d657373616765a26869a16ecb3ff8000000000000a46c6973749201c0")
+"""what Fluent Bit 5.1.1 posted: `-i dummy -p dummy={"message":"hi","n":1.5,"list":[1,null]} -o http -p format=msgpack`"""
+RECORDED_LOGS = bytes.fromhex("0a170a0012130a00120f0903355 85f0565ec182a040a026869".replace(" ", ""))
+"""what it posted with `-i dummy -p dummy={"message":"hi","n":1.5} -o opentelemetry`"""
+
+
+def test_what_fluent_bit_has_posted_is_read() -> None:
+    (record,) = records_of("application/msgpack", RECORDED)
+    assert json.loads(record) == {"date": pytest.approx(1795921411.162837, abs=1e-5), "message": "hi", "n": 1.5, "list": [1, None]}
+    (log,) = otlp_records_of("application/x-protobuf", RECORDED_LOGS)
+    assert json.loads(log)["body"] == "hi"
 
 
 def test_all_forms_of_message_pack_are_read() -> None:

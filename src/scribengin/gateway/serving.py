@@ -216,7 +216,8 @@ def _changed_at(path: Path) -> int:
 
 def _bound(listen: GatewayListen) -> socket.socket:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # with the protocol named, asyncio sets TCP_NODELAY: else each answer, of two packets, waits 40 ms for an acknowledgement
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((listen.host, listen.port))
