@@ -178,11 +178,13 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
               scribengin server dev
               scribengin server master --registry zk://z1:2181/flows --login-file login
               scribengin server node --registry zk://z1:2181/flows --login-file login
+              scribengin server gateway --registry zk://z1:2181/flows --login-file login
             """,
             {
                 "dev": CommandEntry("Run a control plane on this machine: a registry, a master and workers.", "up:command"),
                 "master": CommandEntry("Run a master of the control plane.", "master:command"),
                 "node": CommandEntry("Run a node, on which masters start workers.", "node:command"),
+                "gateway": CommandEntry("Run a gateway on a registry, to which agents send records.", "gateway:command"),
             },
         ),
         "node": CommandGroup(

@@ -143,7 +143,7 @@ def settings_of(argv: Sequence[str] | None) -> GatewaySettings:
     )
     parser.add_argument("--insecure", action="store_true", help="allow other hosts to connect without TLS or without tokens")
     given = parser.parse_args(argv)
-    host, port = _address(given.listen)
+    host, port = address_of(given.listen)
     return GatewaySettings(
         flows=tuple(given.flow),
         folder=given.folder,
@@ -180,7 +180,8 @@ def _log_to_stderr() -> None:
     )
 
 
-def _address(text: str) -> tuple[str, int]:
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of a text HOST:PORT. Raises EnvironmentFault if it is not valid."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65_535:

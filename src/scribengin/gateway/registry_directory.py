@@ -12,9 +12,10 @@ import os
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -23,12 +24,14 @@ import structlog
 
 from scribengin.api.tokens import TokenProver
 from scribengin.control.agents import DEFAULT_CHAIN, ordered_chain, rolled_version
+from scribengin.control.masters import addresses, certificates_of, token_of
 from scribengin.control.registry_cache import Mirror
 from scribengin.core.errors import ScribenginError, Unreachable, text_of
 from scribengin.core.time_text import moment_text, now_text
 from scribengin.gateway.agent_records import AgentRecords
 from scribengin.gateway.directory import KeptReport, TokenHolder
 from scribengin.gateway.rollouts import begin_rollout, decide_rollout, present_version, standing_of_agent
+from scribengin.packages.fetch import FetchedPackages
 from scribengin.plan.agent_lanes import lanes_of
 from scribengin.registry.contract import Conflict, Create, Delete, RegistryEntry
 from scribengin.registry.record_io import Stored, read_record
@@ -40,8 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
 
-    from scribengin.packages.fetch import FetchedPackages
+    from scribengin.control.home import Home
     from scribengin.plan.agent_lanes import AgentLane
+    from scribengin.registry.connection_settings import ConnectionSettings
     from scribengin.registry.contract import Registry
     from scribengin.registry.records import AgentRecord, AgentTierSpec, ChainRecord, Spec, Token
     from scribengin.wire.protocol import AgentReport
@@ -81,6 +85,45 @@ def lane_planner(packages: FetchedPackages, scratch: Path) -> LanePlanner:
         return lanes_of(prepared.plan, version=version)
 
     return plan
+
+
+@contextmanager
+def open_registry_directory(
+    settings: ConnectionSettings,
+    home: Home,
+    environment: Mapping[str, str],
+    *,
+    name: str,
+    group: str = "",
+    cost: float = 1.0,
+    asks_tokens: bool = True,
+) -> Iterator[RegistryDirectory]:
+    """The directory of a gateway process, with a client of the registry of its own.
+
+    Args:
+        settings: The connection settings of the registry.
+        home: The folder of this machine, for packages.
+        environment: The variables with the token and the certificates of masters, from which packages are fetched.
+        name: See `RegistryDirectory`, like the next ones.
+        group: The group of gateways.
+        cost: The cost of this gateway.
+        asks_tokens: A request needs a token.
+
+    Raises:
+        Unreachable: The registry does not answer.
+        Refused: The registry is open to all, and that is not allowed.
+    """
+    registry = settings.open()
+    try:
+        packages = FetchedPackages(
+            home.packages, lambda: addresses(registry), token=token_of(environment), certificates=certificates_of(environment)
+        )
+        plan = lane_planner(packages, home.scratch)
+        about = {"name": name, "group": group, "cost": cost, "asks_tokens": asks_tokens, "release": metadata.version("scribengin")}
+        with RegistryDirectory(registry, plan, **about) as directory:  # type: ignore[arg-type]
+            yield directory
+    finally:
+        registry.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def gateways(*, masters: Masters) -> CommandAnswer:
 
     def show() -> None:
         if not found:
-            click.echo("no gateway of this registry is up: scribengin gateway run --registry ADDRESS")
+            click.echo("no gateway of this registry is up: scribengin server gateway --registry ADDRESS")
             return
         rows = [{**each, "group": each["group"] or "–", "out": each["out"] or "–", "cost": f"{each['cost']:g}"} for each in found]
         columns = ("gateway", "url", "group", "cost", "agents", "host", "release", "since", "out")
