@@ -280,7 +280,7 @@ def test_a_configuration_that_is_not_valid_leaves_the_last_one_in_use(tmp_path: 
     file.write_bytes(lines(0, 100))
     with EdgeGateway(one_lane(file)) as gateway, running_agent(tmp_path / "a", gateway.url) as agent:
         wait_for(lambda: len(gateway.all_records()) == 100, "the records")
-        gateway.config = msgspec.Raw(config)  # type: ignore[assignment]
+        gateway.raw_config = config
         gateway.report_script = lambda: (200, {}, b'{"revision": "r2"}')
         wait_for(lambda: log_of(agent).has(words), "the message")
         with file.open("ab") as more:

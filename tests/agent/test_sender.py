@@ -105,7 +105,7 @@ def test_no_answer_of_a_gateway_loses_or_changes_a_record(tmp_path: Path, file: 
             all_there(gateway)
             committed(agent)
             assert len(gateway.records) == 1
-            assert agent.lanes[LANE].report().message == ""  # what was wrong is over
+            wait_for(lambda: agent.lanes[LANE].report().message == "")  # what was wrong is over
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ _SETBACKS = 3
 _GROW_IN = 200
 """requests after which a body that was too large is tried again"""
 _IDLE_S = 5.0
+_TOKEN_S = 1.0
+"""how often an agent whose token was refused reads it again"""
 _RESEND_S = 60.0
 _MOST_RESEND_S = 3600.0
 
@@ -73,6 +75,7 @@ class FramesSender:
         self._body_bytes = BODY_BYTES
         self._grow_in = _GROW_IN
         self._setbacks = 0
+        self._refused = False
         self._news = Event()
         self._stopping = Event()
         self._url = ""
@@ -148,7 +151,11 @@ class FramesSender:
         if url is None:
             self.waiting = True
             self.buffer.gateways_failed()
-            self._pause(self.chain.wait_s())
+            self._pause(min(self.chain.wait_s(), _TOKEN_S) if self._refused else self.chain.wait_s())
+            if self._refused and self.connection.token_changed():
+                self._refused = False
+                self._log.info(f"{self.lane}: there is another token: all gateways are tried again")
+                self.chain.forgive()
             return
         self._send(url, piece)
 
@@ -195,6 +202,9 @@ class FramesSender:
             case "refused" if self.connection.token_changed():
                 self._log.info(f"{self.lane}: the token is read again")
                 self.chain.busy(url, 0.0)
+            case "refused":
+                self._refused = True
+                self._failed(url, verdict.message, verdict.delay_s)
             case "unknown_lane":
                 self._failed(url, verdict.message, verdict.delay_s)
                 self._lane_unknown()
@@ -241,7 +251,7 @@ class FramesSender:
         was_failed = self.chain.succeeded(url)
         if url != self._url or was_failed:
             self._log.info(f"{self.lane}: sends to {url}")
-        self._url, self.waiting, self.message = url, False, ""
+        self._url, self.waiting, self.message, self._refused = url, False, "", False
         self.buffer.gateways_work()
 
     def _failed(self, url: str, text: str, at_least_s: float = 0.0) -> None:
