@@ -8,7 +8,7 @@ from random import Random
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.wal.log import Wal, WalFull
-from scribengin.wal.recovery import DAMAGED
+from scribengin.wal.segments import DAMAGED
 from scribengin.wire.frames import FrameHead, FrameOrigin, encode_frame, find_frames, payload_of
 from tests.wal.simulated_disk import SimulatedDisk, Stopped
 

@@ -37,7 +37,7 @@ from scribengin.wal.checkpoint import (
 )
 from scribengin.wal.files import LogFolder, disk_faults
 from scribengin.wal.recovery import LogRecovery, RecoveredLog
-from scribengin.wal.segments import FRAME_START, LostRange, WalSegment, damaged_since, first_of, lost_frames
+from scribengin.wal.segments import FRAME_START, LostRange, WalSegment, damaged_since, first_of, lost_frames, lost_reason
 from scribengin.wire.frames import MAGIC, FrameHead, FrameOrigin, find_frames
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Wal:
 
     Args:
         folder: Made if there is none. It may have files `damaged-…`, which the log never removes.
-        most_bytes: The largest size of all segments together.
+        most_bytes: The largest size of all segments together; a larger frame never fits.
         segment_bytes: About the size of one segment, the unit in which space is freed; at most a quarter of `most_bytes`.
         sync: The policy, see `SyncPolicy.parse`. With a size, a second is the longest time.
         files: Access to the folder; tests simulate a disk.
@@ -231,6 +231,8 @@ class Wal:
                 self._files.truncate(segment.handle, segment.bytes)
                 raise
             segment.add(count, len(frame), head.time_ms)
+            if head.kind == "lost":
+                segment.lost.append(LostRange(sequence, head.next, lost_reason(frame, next(find_frames(frame)))))
             self.next = segment.next
             self.size += len(frame)
             if head.origin.identity:
