@@ -157,7 +157,7 @@ class LogModel:
             return
         self.promised = max(self.promised, self.wal.durable)
         assert records == len(self.lost_numbers() - before)
-        assert self.wal.size <= size
+        assert self.wal.size <= max(0, size - count) or all(each.lost or not each.bytes for each in self.wal._segments) or not records
         if not records:
             self.droppable = before_droppable
 
