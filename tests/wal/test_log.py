@@ -599,6 +599,21 @@ def test_frames_that_were_never_durable_are_written_again_when_the_log_is_opened
     assert everything(simulated(disk)) == frames
 
 
+def test_positions_in_acknowledged_frames_that_are_still_there_survive() -> None:
+    """The mark says that the first segment is acknowledged, and no checkpoint has its positions yet."""
+    disk = SimulatedDisk()
+    wal = simulated(disk)
+    append(wal, bytes(800), file="old")
+    wal.sync(now_s=0.0)
+    wal.acknowledge(2)
+    append(wal, bytes(800), file="new")
+    wal.sync(now_s=1.0)
+    assert len([name for name in disk.names() if name.endswith(".wal")]) == 2
+    for power in (False, True):
+        disk.crash(power=power)
+        assert set(simulated(disk).positions) == {"old", "new"}
+
+
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     disk = SimulatedDisk()
     wal = simulated(disk)
