@@ -15,7 +15,7 @@ import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import google_crc32c
 
@@ -241,11 +241,12 @@ class GzipReader:
                 if not packed:
                     continue
                 self._unzip = zlib.decompressobj(31)
+            before = self._unzip.copy()
             try:
                 piece = self._unzip.decompress(packed, 2**20)
             except zlib.error as error:
                 self.fault = str(error)
-                return b""
+                return _before_fault(before, packed)
             self._whole = self._unzip.eof
             if self._unzip.eof:
                 self._packed -= len(self._unzip.unused_data)
@@ -256,6 +257,17 @@ class GzipReader:
     def close(self) -> None:
         """Close the file."""
         os.close(self.descriptor)
+
+
+def _before_fault(unzip: Any, packed: bytes) -> bytes:
+    """What can be decompressed before damaged bytes."""
+    parts = []
+    try:
+        for at in range(0, len(packed), 64):
+            parts.append(unzip.decompress(packed[at : at + 64]))  # noqa: PERF401 - those before the error count
+    except zlib.error:
+        pass
+    return b"".join(parts)
 
 
 def open_reader(path: str) -> tuple[PlainReader | GzipReader, os.stat_result]:

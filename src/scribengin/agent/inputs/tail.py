@@ -638,6 +638,8 @@ class TailInput:
             beginning = reader.read(HEAD_BYTES, at)
         file.cutter, mark_bytes = self._cutter_for(beginning[:4])
         if len(beginning) < file.cutter.encoding.unit:
+            if isinstance(reader, GzipReader) and reader.whole:
+                self._finish_packed(file, reader)
             return False
         if at:
             self._events.append(f"{file.path}: {at:,} zero bytes at its beginning were skipped: let its program append (O_APPEND)")
@@ -672,35 +674,40 @@ class TailInput:
         if data[:known] != content.tail:
             self._renew(file, now)
             return []
-        block = data[known:]
-        full = len(block) == size
-        ended = not full and (file.flushed or (isinstance(reader, GzipReader) and reader.whole))
-        quiet = not full and now - file.changed_at >= self._quiet_s
+        block, most_size, first = data[known:], size, False
+        at_end, ended, quiet = self._at_end(file, len(block) < size, now)
         runs = cutter.cut(block, ended=ended, quiet=quiet)
-        if full and not runs:
-            block = reader.read(most_size := max(size, cutter.max_record + 8) & ~3, content.end)
-            full = len(block) == most_size
-            runs = cutter.cut(block, first=True)
-            if full and not runs and not cutter.encoding.first_end(block[: cutter.max_record + 8]):
+        if not at_end and not runs:  # the first record is larger than a block
+            most_size, first = max(size, cutter.max_record + 8) & ~3, True
+            block = reader.read(most_size, content.end)
+            at_end, ended, quiet = self._at_end(file, len(block) < most_size, now)
+            runs = cutter.cut(block, ended=ended, quiet=quiet, first=True)
+        if not at_end and not runs:
+            if not cutter.encoding.first_end(block):
                 file.long_end = content.end + len(block)
                 self._queue(file)
                 return []
-            runs = runs or cutter.cut(block, first=True, quiet=full)
+            runs = cutter.cut(block, quiet=True, first=True)
         chunks = self._chunks(content, runs, block)
-        taken = sum(run.size for run in runs)
+        left = len(block) - sum(run.size for run in runs)
         for run in runs:
             if run.kind == "too_long":
                 self._report_long(content, run)
-        file.size = max(file.size, content.end + len(block) - taken) if not file.packed else file.size
-        file.rest = block[taken:] if not full and len(block) - taken <= _KEPT_REST else b""
-        if full:
+        file.size = file.size if file.packed else max(file.size, content.end + left)
+        file.rest = block[len(block) - left :] if at_end and left <= _KEPT_REST else b""
+        if not at_end or (first and runs and left):
             self._queue(file)
         elif isinstance(reader, GzipReader) and ended:
             self._finish_packed(file, reader)
         self._joining.pop(file, None)
-        if cutter.joins and file.rest and not ended and not quiet:
+        if cutter.joins and left and not file.queued and not ended and not quiet:
             self._joining[file] = None
         return chunks
+
+    def _at_end(self, file: TailedFile, at_end: bool, now: float) -> tuple[bool, bool, bool]:
+        """Whether a block reaches the end of a file, whether nothing will follow, and whether nothing followed for a time."""
+        whole = file.flushed or (isinstance(file.reader, GzipReader) and file.reader.whole)
+        return at_end, at_end and whole, at_end and now - file.changed_at >= self._quiet_s
 
     def _read_long(self, file: TailedFile) -> list[Chunk]:
         """Search for the end of a record that is too long, a block at a time."""
