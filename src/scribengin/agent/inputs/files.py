@@ -298,6 +298,20 @@ def is_name_after(path: str, original: str) -> bool:
     """
     name, before = Path(path).name, Path(original).name
     stem, *words = re.split(r"[.\-_~]+", before)
-    if name == before or not stem or not name.startswith(stem):
+    if before.startswith(name) or not stem or not name.startswith(stem):
         return False
     return all(word in _ROTATED_WORDS or word in words or _DATE.fullmatch(word) for word in re.split(r"[.\-_~]+", name[len(stem) :]))
+
+
+def likely_originals(path: str) -> list[str]:
+    """The names that a file may have had before rotation gave it this one.
+
+    >>> likely_originals("/logs/app.log.1.gz"), likely_originals("/logs/app-20270101.log")
+    (['/logs/app.log.1', '/logs/app.log', '/logs/app'], ['/logs/app-20270101', '/logs/app', '/logs/app.log'])
+    """
+    folder, name = os.path.split(path)
+    names = [name[: found.start()] for found in re.finditer(r"[.\-_~]", name)][::-1]
+    words = re.split(r"([.\-_~]+)", name)
+    kept = [words[0], *(words[at] + words[at + 1] for at in range(1, len(words), 2) if not _DATE.fullmatch(words[at + 1]))]
+    names.append("".join(kept))
+    return [f"{folder}/{each}" for each in dict.fromkeys(names) if each and each != name]
