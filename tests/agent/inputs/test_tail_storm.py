@@ -118,7 +118,13 @@ class Storm:
 
     def _await_opened(self, log: Path) -> None:
         status = log.stat()
-        self._await(lambda: (status.st_dev, status.st_ino) in self.tail.input._files)  # type: ignore[union-attr]
+        key = (status.st_dev, status.st_ino)
+
+        def is_opened() -> bool:
+            file = self.tail.input._files.get(key) if self.tail is not None else None
+            return file is not None and file.reader is not None
+
+        self._await(is_opened)
 
     def _await_durable(self) -> None:
         last = self.numbers - 1
@@ -161,7 +167,7 @@ def weather(storm: Storm, tail: Tailing, rotations: int, seed: int) -> int:
                 n = missing[i]
                 gone |= {j for j, t in enumerate(storm.trace) if t[1] != "crash" and t[3] > n and not any(u[1] != "crash" and u[3] > n for u in storm.trace[:j])}
             for j in sorted(gone): print("MISS", storm.trace[j-1:j+3])
-            for f in tail.input._files.values(): print("MISSFILE", f)
+            for f in tail.input._files.values(): print("FILE", f)
         assert storm.failed is None
         assert time.monotonic() < end, (len(missing), missing[:20], tail.message, tail.input._files.keys())
         tail.poll(dice.choice([10_000, 100_000, 2**22]))

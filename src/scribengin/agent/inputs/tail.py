@@ -672,8 +672,8 @@ class TailInput:
             file.cutter, _ = self._cutter_for(reader.read(4, content.head_at))
             return True
         at, beginning = 0, reader.read(HEAD_BYTES, 0)
-        if beginning.startswith(b"\0") and isinstance(reader, PlainReader):
-            at = reader.data_at(0)
+        if beginning.startswith(b"\0"):
+            at = reader.data_at(0) if isinstance(reader, PlainReader) else 0
             while (block := reader.read(self._block, at)) and not block.strip(b"\0"):
                 at += len(block)
             at += len(block) - len(block.lstrip(b"\0"))
