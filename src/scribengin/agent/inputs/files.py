@@ -15,7 +15,7 @@ import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import google_crc32c
 
@@ -241,11 +241,12 @@ class GzipReader:
                 if not packed:
                     continue
                 self._unzip = zlib.decompressobj(31)
+            before = self._unzip.copy()
             try:
                 piece = self._unzip.decompress(packed, 2**20)
             except zlib.error as error:
                 self.fault = str(error)
-                return b""
+                return _before_fault(before, packed)
             self._whole = self._unzip.eof
             if self._unzip.eof:
                 self._packed -= len(self._unzip.unused_data)
@@ -256,6 +257,17 @@ class GzipReader:
     def close(self) -> None:
         """Close the file."""
         os.close(self.descriptor)
+
+
+def _before_fault(unzip: Any, packed: bytes) -> bytes:
+    """What can be decompressed before damaged bytes."""
+    parts = []
+    try:
+        for at in range(0, len(packed), 64):
+            parts.append(unzip.decompress(packed[at : at + 64]))  # noqa: PERF401 - those before the error count
+    except zlib.error:
+        pass
+    return b"".join(parts)
 
 
 def open_reader(path: str) -> tuple[PlainReader | GzipReader, os.stat_result]:
@@ -286,6 +298,20 @@ def is_name_after(path: str, original: str) -> bool:
     """
     name, before = Path(path).name, Path(original).name
     stem, *words = re.split(r"[.\-_~]+", before)
-    if name == before or not stem or not name.startswith(stem):
+    if before.startswith(name) or not stem or not name.startswith(stem):
         return False
     return all(word in _ROTATED_WORDS or word in words or _DATE.fullmatch(word) for word in re.split(r"[.\-_~]+", name[len(stem) :]))
+
+
+def likely_originals(path: str) -> list[str]:
+    """The names that a file may have had before rotation gave it this one.
+
+    >>> likely_originals("/logs/app.log.1.gz"), likely_originals("/logs/app-20270101.log")
+    (['/logs/app.log.1', '/logs/app.log', '/logs/app'], ['/logs/app-20270101', '/logs/app', '/logs/app.log'])
+    """
+    folder, name = os.path.split(path)
+    names = [name[: found.start()] for found in re.finditer(r"[.\-_~]", name)][::-1]
+    words = re.split(r"([.\-_~]+)", name)
+    kept = [words[0], *(words[at] + words[at + 1] for at in range(1, len(words), 2) if not _DATE.fullmatch(words[at + 1]))]
+    names.append("".join(kept))
+    return [f"{folder}/{each}" for each in dict.fromkeys(names) if each and each != name]

@@ -33,6 +33,7 @@ import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
 from scribengin.agent.inputs.files import (
+    GZIP_MAGIC,
     HEAD_BYTES,
     OTHER_PACKED,
     TAIL_BYTES,
@@ -42,6 +43,7 @@ from scribengin.agent.inputs.files import (
     KnownContents,
     PlainReader,
     is_name_after,
+    likely_originals,
     open_reader,
     restored_contents,
 )
@@ -136,6 +138,7 @@ class TailInput:
         self._copies: dict[TailedFile, None] = {}
         self._continued: dict[FileContent, TailedFile] = {}
         self._joining: dict[TailedFile, None] = {}
+        self._fresh: dict[TailedFile, None] = {}
         self._hot: dict[TailedFile, None] = {}
         self._opened: OrderedDict[TailedFile, None] = OrderedDict()
         self._rests: list[UnreadRest] = []
@@ -286,12 +289,25 @@ class TailInput:
         for path, file in left.items():
             if file.path == path:
                 self._move(file, now)
+        if new:
+            self._take_heads(now)
         for path, status in sorted(new, key=lambda one: (one[1].st_dev, one[1].st_ino) not in self._known):
             adopted = self._files.get((status.st_dev, status.st_ino)) or self._adopt(path, now)
             if adopted is not None:
                 self._lead_to(path, adopted, left.get(path))
         self._find_rests(now)
         self._next_scan = now + max(self._poll_s, min(1.0, 4 * self._poll_s), 50 * (time.monotonic() - begin))
+
+    def _take_heads(self, now: float) -> None:
+        """Take the fingerprints of files that were empty, before new files are compared with them."""
+        for file in list(self._fresh):
+            try:
+                if not file.content.head_bytes and self._files.get(file.key) is file and self._opens(file):
+                    self._begin(file, now)
+            except OSError as error:
+                self._read_failed(file, error)
+            if file.content.head_bytes or self._files.get(file.key) is not file:
+                self._fresh.pop(file, None)
 
     def _lead_to(self, path: str, file: TailedFile, before: TailedFile | None) -> None:
         self._paths[path] = file
@@ -342,6 +358,9 @@ class TailInput:
             return None
         self._refused.pop(path, None)
         key = (status.st_dev, status.st_ino)
+        if path.endswith(".gz") and status.st_size < len(GZIP_MAGIC):
+            reader.close()  # one is just being made
+            return None
         if key in self._own_keys or os.path.realpath(path).startswith(self._folder):
             self._refused[path] = f"{path} belongs to the agent itself and is not read: exclude it"
             reader.close()
@@ -358,7 +377,9 @@ class TailInput:
             self._close_file(file)
             return None
         self._files[key] = file
-        self._hot[file] = None
+        self._hot[file] = self._fresh[file] = None
+        if file.size and file.copied is None and not file.content.head_bytes:
+            self._begin(file, now)
         self._queue(file)
         if len(self._opened) > self._most_open:
             self._close_file(file)
@@ -379,16 +400,30 @@ class TailInput:
                 return True
             if not known.complete and known.path == file.path:
                 self._rests.append(UnreadRest(known, known.end, now + self.grace_s))
-        likely = [content for content in self._known.with_head_of(reader) if self._may_be_copy(content, file, now)]
-        if likely:
-            file.copied = max(likely, key=lambda content: content.end)
-            self._copies[file] = None
-            return True
         file.content = self._known.new(file.key, file.path)
         file.content.followed = True
         if self._skips:
             self._skip_to_end(file)
         return True
+
+    def _original_of(self, file: TailedFile, beginning: bytes, now: float) -> FileContent | None:
+        """The content that a file whose first bytes are there is a copy of; None if it is a file of its own."""
+        assert file.reader is not None
+        originals = [self._paths[path] for path in likely_originals(file.path) if path in self._paths]
+        originals = [other for other in originals if other is not file and other.copied is None and not other.packed]
+        for other in originals:
+            if not self._same_content(other):
+                self._truncated(other, now)
+            if not other.content.head_bytes and self._opens(other):
+                self._begin(other, now)
+        likely = [content for content in self._known.with_head_of(file.reader) if self._may_be_copy(content, file, now)]
+        if likely:
+            return max(likely, key=lambda content: content.end)
+        if len(beginning) < HEAD_BYTES and not file.packed:  # a copy that is just being made
+            for other in originals:
+                if other.content.head_bytes and self._begins_like(file, other.content, now):
+                    return other.content
+        return None
 
     def _may_be_copy(self, content: FileContent, file: TailedFile, now: float) -> bool:
         """Whether a file that has the fingerprint of a content may be a copy of it. Files of other programs may begin in the same way."""
@@ -418,7 +453,12 @@ class TailInput:
             return True
         assert file.reader is not None
         assert original.reader is not None
-        return file.reader.read(size, file.size - size) == original.reader.read(size, file.size - size)
+        if file.reader.read(size, file.size - size) == original.reader.read(size, file.size - size):
+            return True
+        if self._same_content(original):
+            return False
+        self._truncated(original, now)  # meanwhile
+        return True
 
     def _is_no_copy(self, file: TailedFile) -> None:
         """A file that began like another one is a file of its own."""
@@ -438,6 +478,7 @@ class TailInput:
         file.content.followed = True
         file.size, file.rest, file.long_end = 0, b"", 0
         self._joining.pop(file, None)
+        self._fresh[file] = None
         if not old.head_bytes:
             return
         self._continue_copies(now)
@@ -458,7 +499,10 @@ class TailInput:
             original = file.copied
             if original is None:
                 continue
-            if not original.followed:
+            other = self._continued.get(original)
+            if other is not None and other is not file:
+                file.copied = other.content
+            elif not original.followed:
                 self._continue_copy(file, original)
             elif now - file.changed_at >= self.leave_s and not file.packed and not is_name_after(file.path, original.path):
                 self._is_no_copy(file)
@@ -610,7 +654,7 @@ class TailInput:
         if not self._opens(file):
             return []
         try:
-            if (file.cutter is None or not file.content.head_bytes) and not self._begin(file):
+            if (file.cutter is None or not file.content.head_bytes) and not self._begin(file, now):
                 return []
             if not self._has_head(file):
                 self._renew(file, now)
@@ -620,7 +664,7 @@ class TailInput:
             self._read_failed(file, error)
             return []
 
-    def _begin(self, file: TailedFile) -> bool:
+    def _begin(self, file: TailedFile, now: float) -> bool:
         """Skip a hole and a byte order mark, and take the fingerprint. False if nothing is there yet."""
         content, reader = file.content, file.reader
         assert reader is not None
@@ -628,8 +672,8 @@ class TailInput:
             file.cutter, _ = self._cutter_for(reader.read(4, content.head_at))
             return True
         at, beginning = 0, reader.read(HEAD_BYTES, 0)
-        if beginning.startswith(b"\0") and isinstance(reader, PlainReader):
-            at = reader.data_at(0)
+        if beginning.startswith(b"\0"):
+            at = reader.data_at(0) if isinstance(reader, PlainReader) else 0
             while (block := reader.read(self._block, at)) and not block.strip(b"\0"):
                 at += len(block)
             at += len(block) - len(block.lstrip(b"\0"))
@@ -638,6 +682,14 @@ class TailInput:
             beginning = reader.read(HEAD_BYTES, at)
         file.cutter, mark_bytes = self._cutter_for(beginning[:4])
         if len(beginning) < file.cutter.encoding.unit:
+            if isinstance(reader, GzipReader) and reader.whole:
+                self._finish_packed(file, reader)
+            return False
+        original = self._original_of(file, beginning, now)
+        if original is not None:
+            content.followed = False
+            file.copied = original
+            self._copies[file] = None
             return False
         if at:
             self._events.append(f"{file.path}: {at:,} zero bytes at its beginning were skipped: let its program append (O_APPEND)")
@@ -672,35 +724,40 @@ class TailInput:
         if data[:known] != content.tail:
             self._renew(file, now)
             return []
-        block = data[known:]
-        full = len(block) == size
-        ended = not full and (file.flushed or (isinstance(reader, GzipReader) and reader.whole))
-        quiet = not full and now - file.changed_at >= self._quiet_s
+        block, most_size, first = data[known:], size, False
+        at_end, ended, quiet = self._at_end(file, len(block) < size, now)
         runs = cutter.cut(block, ended=ended, quiet=quiet)
-        if full and not runs:
-            block = reader.read(most_size := max(size, cutter.max_record + 8) & ~3, content.end)
-            full = len(block) == most_size
-            runs = cutter.cut(block, first=True)
-            if full and not runs and not cutter.encoding.first_end(block[: cutter.max_record + 8]):
+        if not at_end and not runs:  # the first record is larger than a block
+            most_size, first = max(size, cutter.max_record + 8) & ~3, True
+            block = reader.read(most_size, content.end)
+            at_end, ended, quiet = self._at_end(file, len(block) < most_size, now)
+            runs = cutter.cut(block, ended=ended, quiet=quiet, first=True)
+        if not at_end and not runs:
+            if not cutter.encoding.first_end(block):
                 file.long_end = content.end + len(block)
                 self._queue(file)
                 return []
-            runs = runs or cutter.cut(block, first=True, quiet=full)
+            runs = cutter.cut(block, quiet=True, first=True)
         chunks = self._chunks(content, runs, block)
-        taken = sum(run.size for run in runs)
+        left = len(block) - sum(run.size for run in runs)
         for run in runs:
             if run.kind == "too_long":
                 self._report_long(content, run)
-        file.size = max(file.size, content.end + len(block) - taken) if not file.packed else file.size
-        file.rest = block[taken:] if not full and len(block) - taken <= _KEPT_REST else b""
-        if full:
+        file.size = file.size if file.packed else max(file.size, content.end + left)
+        file.rest = block[len(block) - left :] if at_end and left <= _KEPT_REST else b""
+        if not at_end or (first and runs and left):
             self._queue(file)
         elif isinstance(reader, GzipReader) and ended:
             self._finish_packed(file, reader)
         self._joining.pop(file, None)
-        if cutter.joins and file.rest and not ended and not quiet:
+        if cutter.joins and left and not file.queued and not ended and not quiet:
             self._joining[file] = None
         return chunks
+
+    def _at_end(self, file: TailedFile, at_end: bool, now: float) -> tuple[bool, bool, bool]:
+        """Whether a block reaches the end of a file, whether nothing will follow, and whether nothing followed for a time."""
+        whole = file.flushed or (isinstance(file.reader, GzipReader) and file.reader.whole)
+        return at_end, at_end and whole, at_end and now - file.changed_at >= self._quiet_s
 
     def _read_long(self, file: TailedFile) -> list[Chunk]:
         """Search for the end of a record that is too long, a block at a time."""
