@@ -34,7 +34,7 @@ STEADY_S = 60.0
 """a command that ran so long is started again after the first delay"""
 _SHELL = "/bin/sh"
 _GUARD = f"""exec 3<&0 </dev/null
-( ( trap '' HUP INT TERM; exec >/dev/null 2>&1; read -r line <&3; kill -TERM -- -$$; sleep {END_S}; kill -KILL -- -$$ ) & )
+( ( trap '' HUP INT TERM; exec >/dev/null 2>&1; read -r line <&3; kill -s TERM -- -$$; sleep {END_S}; kill -s KILL -- -$$ ) & )
 exec 3<&-
 exec "$@"
 """

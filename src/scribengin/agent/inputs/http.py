@@ -163,7 +163,7 @@ def chunks_of_body(body: bytes, content_type: str, lane: LaneConfig, origin: Fra
         for at, record in enumerate(records):
             if len(record) > lane.max_record:
                 joiner.add_records(origin, records[start:at])
-                joiner.add(origin, too_long(record))
+                joiner.add(origin, too_long(record, lane))
                 start = at + 1
         joiner.add_records(origin, records[start:])
     return joiner.take()
