@@ -221,7 +221,7 @@ SENT: list[tuple[str, dict[str, Any]]] = [
         {"host": "sw01", "timestamp": "2022-01-06T22:11:43.398Z", "msg_id": "FOO-6-BAR"},
     ),
     (
-        "<180>782431: machine1: .Nov 18 21:03:22.631 GMT: %CDP-4-NATIVE_VLAN_MISMATCH: Native VLAN mismatch discovered on TenGigabitEthernet.",
+        "<180>782431: machine1: .Nov 18 21:03:22.631 GMT: %CDP-4-NATIVE_VLAN_MISMATCH: Native VLAN mismatch discovered.",
         {
             "host": "machine1",
             "timestamp": "2025-11-18T21:03:22.631Z",
