@@ -66,6 +66,7 @@ ANSWER_S = 30.0
 IDLE_S = 60.0
 """a connection without a request is closed after this time"""
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,8}")
+_BLANK_LINE = re.compile(rb"^[ \t\r]*$", re.MULTILINE)
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _raw_one = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -154,8 +155,8 @@ def chunks_of_body(body: bytes, content_type: str, lane: LaneConfig, origin: Fra
     records = _json_records(body) if kind == "application/json" else None
     if records is None:
         cutter = LineCutter(lane, carriage_returns=True)
-        if is_json and (body.startswith((b"\n", b"\r\n")) or b"\n\n" in body or b"\n\r\n" in body):
-            body = b"\n".join(line for line in body.split(b"\n") if line.strip())
+        if is_json and _BLANK_LINE.search(body):
+            body = b"\n".join((*(line for line in body.split(b"\n") if line.strip()), b""))
         for block in cutter.feed(body) + cutter.end():
             joiner.add(origin, block)
     else:
