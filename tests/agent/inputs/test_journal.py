@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.agent.inputs import open_input
-from scribengin.agent.inputs.journal import IDENTITY, JournalInput, cursor_of, plain_entry
+from scribengin.agent.inputs.journal import CURSOR_TAG, IDENTITY, JournalInput, cursor_of, plain_entry
 from tests.agent.inputs.lanes import lane_of, poll_records, poll_until, records_of, until
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def test_entries_are_records_and_new_ones_follow(fake: FakeJournal, tmp_path: Pa
         chunks = poll_until(found, lambda chunks: sum(chunk.count for chunk in chunks) >= 1000)
         assert messages([record for chunk in chunks for record in records_of(chunk)]) == [f"entry {number}" for number in range(1000)]
         assert chunks[-1].origin.identity == IDENTITY
-        assert chunks[-1].origin.file == "journal:s=abc;i=3e7;b=def;m=1;t=2;x=3"
-        assert chunks[-1].origin.tags == {"site": "x"}
+        assert chunks[-1].origin.tags == {"site": "x", CURSOR_TAG: "s=abc;i=3e7;b=def;m=1;t=2;x=3"}
+        assert {chunk.origin.file for chunk in chunks} == {"journal"}
         fake.write(entry(1000))
         assert messages(poll_records(found, 1)) == ["entry 1000"]
         assert found.report().message == ""
@@ -137,6 +137,23 @@ def test_reading_goes_on_behind_any_frame_that_is_durable(fake: FakeJournal, tmp
         with closing(opened(tmp_path, {IDENTITY: chunk.origin})) as found:
             assert messages(poll_records(found, 50 - read)) == [f"entry {number}" for number in range(read, 50)]
     assert any(argument.startswith("--cursor=s=abc;i=") for argument in fake.calls()[-1])
+
+
+def test_entries_that_trickle_in_wait_for_each_other_and_the_position_is_that_of_the_last(fake: FakeJournal, tmp_path: Path) -> None:
+    with closing(opened(tmp_path, linger_s=3600.0, frame_bytes=4000)) as found:
+        until(lambda: not found.poll(2**20) and (fake.folder / "calls").exists())
+        chunks: list[Chunk] = []
+        for number in range(100):
+            fake.write(entry(number))
+            chunks += found.poll(2**20)
+            found.wait(0.01)
+        chunks += poll_until(found, lambda more: sum(chunk.count for chunk in (*chunks, *more)) >= 70)
+    assert len(chunks) < 20
+    for chunk in chunks:
+        assert chunk.origin.tags[CURSOR_TAG] == cursor_of(chunk.payload)
+    kept = sum(chunk.count for chunk in chunks)
+    with closing(opened(tmp_path, {IDENTITY: chunks[-1].origin})) as found:
+        assert messages(poll_records(found, 100 - kept)) == [f"entry {number}" for number in range(kept, 100)]
 
 
 def test_an_entry_that_is_gone_costs_no_other(fake: FakeJournal, tmp_path: Path) -> None:
@@ -189,7 +206,7 @@ def test_a_recorded_sample_is_decoded(fake: FakeJournal, tmp_path: Path) -> None
     assert first == json.loads(SAMPLE[0])
     assert second["MESSAGE"] == "Unable AT+BIA\rAT+BCS=2"
     assert second["_UDEV_DEVLINK"] == ["/dev/disk/by-id/a", "b\\xff"]
-    assert chunks[-1].origin.file == "journal:s=e1;i=2a;b=62c460d8931346bf85d24dfe22d2d2fb;m=1;t=61d;x=9"
+    assert chunks[-1].origin.tags[CURSOR_TAG] == "s=e1;i=2a;b=62c460d8931346bf85d24dfe22d2d2fb;m=1;t=61d;x=9"
 
 
 def test_an_entry_longer_than_max_record_is_one_too_long_and_the_position_goes_on(fake: FakeJournal, tmp_path: Path) -> None:
@@ -197,10 +214,10 @@ def test_an_entry_longer_than_max_record_is_one_too_long_and_the_position_goes_o
     fake.write(entry(1), huge, entry(2))
     with closing(opened(tmp_path, max_record=1000)) as found:
         chunks = poll_until(found, lambda chunks: sum(chunk.count for chunk in chunks) >= 3)
-    assert [(chunk.kind, chunk.origin.file[:16]) for chunk in chunks] == [
-        ("records", "journal:s=abc;i="),
-        ("too_long", "journal:s=huge"),
-        ("records", "journal:s=abc;i="),
+    assert [(chunk.kind, chunk.origin.tags[CURSOR_TAG]) for chunk in chunks] == [
+        ("records", "s=abc;i=1;b=def;m=1;t=2;x=3"),
+        ("too_long", "s=huge"),
+        ("records", "s=abc;i=2;b=def;m=1;t=2;x=3"),
     ]
     with closing(opened(tmp_path, {IDENTITY: chunks[1].origin}, max_record=1000)) as found:
         assert messages(poll_records(found, 1)) == ["entry 2"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.agent.inputs.lines import FIRST_BYTES, ChunkJoiner, LineCutter, RecordBlock, origin_of
+from scribengin.agent.inputs.lines import FIRST_BYTES, LineCutter, OriginJoiner, RecordBlock, origin_of
 from tests.agent.inputs.lanes import lane_of, records_of, splits
 
 
@@ -56,7 +56,7 @@ def test_of_a_huge_line_only_the_first_bytes_are_kept() -> None:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.binary(max_size=5), min_size=1, max_size=4)), max_size=8), st.integers(1, 30))
 def test_joined_records_keep_the_order_of_each_origin(added: list[tuple[str, list[bytes]]], frame_bytes: int) -> None:
     lane = lane_of("syslog", frame_bytes=frame_bytes)
-    joiner = ChunkJoiner(lane)
+    joiner = OriginJoiner(lane)
     expected: dict[str, list[bytes]] = {"a": [], "b": []}
     for name, records in added:
         joiner.add_records(origin_of(lane, name), records)

@@ -181,7 +181,8 @@ class ChildRuns:
     @property
     def pid(self) -> int:
         """Of the command; 0 while it does not run."""
-        return self._child.pid if self._child is not None else 0
+        child = self._child  # another thread may ask
+        return child.pid if child is not None else 0
 
     def read(self, most_bytes: int) -> Iterator[tuple[PipeName, bytes]]:
         """Start the command if it is time to, and read what it has written; empty bytes mean that the pipe has ended."""

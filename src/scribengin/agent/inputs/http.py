@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.lines import ChunkJoiner, LineCutter, origin_of, too_long
+from scribengin.agent.inputs.lines import LineCutter, OriginJoiner, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     EVENT_S,
     LOG,
@@ -149,7 +149,7 @@ def _of_zstd(body: bytes, most: int) -> bytes:
 
 def chunks_of_body(body: bytes, content_type: str, lane: LaneConfig, origin: FrameOrigin) -> list[Chunk]:
     """The records of a body, as the module says."""
-    joiner = ChunkJoiner(lane)
+    joiner = OriginJoiner(lane)
     kind = content_type.partition(";")[0].strip().lower()
     is_json = "json" in kind
     records = _json_records(body) if kind == "application/json" else None
@@ -549,7 +549,8 @@ class HttpInput:
             self._certificate.fault if self._certificate.wanted else "",
             event if time.monotonic() - at < EVENT_S else "",
         ]
-        connections = self._server.connections if self._server is not None else 0
+        server = self._server  # another thread may ask
+        connections = server.connections if server is not None else 0
         return InputReport(files=connections, message="; ".join(filter(None, faults)), backlog_bytes=self.queue.held)
 
     def close(self) -> None:

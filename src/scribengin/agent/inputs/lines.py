@@ -145,7 +145,7 @@ class LineCutter:
         return found
 
 
-class ChunkJoiner:
+class OriginJoiner:
     """Joins blocks of the same origin to chunks of at most `frame_bytes`; the order of each origin's records is kept."""
 
     def __init__(self, lane: LaneConfig) -> None:

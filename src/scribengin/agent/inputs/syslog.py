@@ -29,7 +29,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.lines import ChunkJoiner, RecordBlock, origin_of, too_long
+from scribengin.agent.inputs.lines import OriginJoiner, RecordBlock, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     LOG,
     ListenPlace,
@@ -124,7 +124,7 @@ class SyslogFraming:
         return [message for message in found if message not in (b"", b"\r", b"\0")]
 
     def end(self) -> list[bytes]:
-        """What came of a message that was not ended."""
+        """The begin of a message that was not ended."""
         kept, self._kept, self._left = self._kept, b"", 0
         if self._framing != "newline" and _COUNTED_START.match(kept):
             kept = kept.partition(b" ")[2]
@@ -278,7 +278,7 @@ class SyslogInput:
             insecure=bool(options.get("insecure")),
             need="use tls:// with `client_ca`, so that senders show a certificate; or ",
         )
-        self._joiner = ChunkJoiner(lane)
+        self._joiner = OriginJoiner(lane)
         self._origin = origin_of(lane, str(self.place))
         self._message = ""
         self._retry = RetryTimes()
