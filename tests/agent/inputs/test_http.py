@@ -269,6 +269,7 @@ def test_a_compressed_body(encoding: str, encoded: Any, tmp_path: Path) -> None:
     with served(tmp_path) as lane:
         assert post(lane, encoded(lines), {"Content-Encoding": encoding})[0] == 200
         assert b"".join(chunk.payload for chunk in lane.chunks) == lines
+        until(lambda: lane.found.report().backlog_bytes == 0)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])

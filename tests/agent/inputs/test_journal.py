@@ -15,6 +15,7 @@ import pytest
 
 from scribengin.agent.inputs import open_input
 from scribengin.agent.inputs.journal import CURSOR_TAG, IDENTITY, JournalInput, cursor_of, plain_entry
+from scribengin.agent.joining import ChunkJoiner
 from tests.agent.inputs.lanes import lane_of, poll_records, poll_until, records_of, until
 
 if TYPE_CHECKING:
@@ -181,6 +182,14 @@ def test_a_journalctl_that_dies_is_started_again_and_no_entry_is_lost_or_doubled
     assert messages(records) == [f"entry {number}" for number in range(20)]
 
 
+def test_an_entry_that_was_cut_off_does_not_spoil_the_next(fake: FakeJournal, tmp_path: Path) -> None:
+    (fake.folder / "die").touch()
+    with closing(opened(tmp_path)) as found:
+        until(lambda: not found.poll(2**20) and "ended with status 1" in found.report().message)
+        fake.write(entry(1))
+        assert messages(poll_records(found, 1)) == ["entry 1"]
+
+
 def test_a_first_start_may_be_at_the_end(fake: FakeJournal, tmp_path: Path) -> None:
     fake.write(entry(1))
     with closing(opened(tmp_path, options={"from": "end"})) as found:
@@ -188,6 +197,25 @@ def test_a_first_start_may_be_at_the_end(fake: FakeJournal, tmp_path: Path) -> N
         until(fake.calls)
         fake.write(entry(2))
         assert messages(poll_records(found, 1))[-1] == "entry 2"
+
+
+def test_a_frame_of_small_entries_never_passes_one_of_earlier_entries(fake: FakeJournal, tmp_path: Path) -> None:
+    """The lane joins chunks, and lets those of other origins pass: the position must not pass over what is not kept."""
+    lane = lane_of("journal", linger_s=0.0, frame_bytes=4000)
+    joiner = ChunkJoiner(rows=1000, bytes=lane.frame_bytes, linger_s=3600.0)
+    fake.write(entry(0))
+    kept: list[Chunk] = []
+    with closing(opened(tmp_path, linger_s=0.0, frame_bytes=4000)) as found:
+        for chunk in poll_until(found, bool):
+            kept += [joined.chunk for joined in joiner.add(chunk, 0.0)]
+        fake.write(*[entry(number, MESSAGE="x" * 500) for number in range(1, 50)])
+        for chunk in poll_until(found, lambda chunks: sum(chunk.count for chunk in chunks) >= 49):
+            kept += [joined.chunk for joined in joiner.add(chunk, 0.0)]
+    kept += [joined.chunk for joined in joiner.take_all()]
+    assert [json.loads(record)["__CURSOR"] for chunk in kept for record in records_of(chunk)] == [
+        json.loads(entry(number))["__CURSOR"] for number in range(50)
+    ]
+    assert all(chunk.origin.tags[CURSOR_TAG] == cursor_of(chunk.payload) for chunk in kept)
 
 
 def test_units_and_matches_are_passed(fake: FakeJournal, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import ssl
 import threading
@@ -251,6 +252,26 @@ def test_a_handshake_that_never_comes_is_ended(tmp_path: Path, monkeypatch: pyte
     with closing(opened(tmp_path, {"certificate": str(certificate), "key": str(key)})) as found, connected(found) as sender:
         until(lambda: not found.poll(2**20) and "no TLS handshake" in found.report().message)
         assert sender.recv(1) == b""
+
+
+def test_a_process_without_free_file_descriptors_accepts_later(tmp_path: Path) -> None:
+    with closing(opened(tmp_path)) as found, connected(found) as sender:
+        sender.sendall(b"line\n")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.socket() as highest:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), limits[1]))
+            try:
+                waits = 0
+                until_s = time.monotonic() + 0.4
+                while time.monotonic() < until_s:
+                    assert found.poll(2**20) == []
+                    found.wait(0.1)
+                    waits += 1
+                assert waits < 100  # it does not spin
+                assert "a connection was not accepted: Too many open files" in found.report().message
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert poll_records(found, 1) == [b"line"]
 
 
 def test_more_connections_than_allowed_are_closed_and_told(tmp_path: Path) -> None:
