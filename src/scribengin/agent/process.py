@@ -104,6 +104,7 @@ class EdgeAgent:
                     lane.cut_late_requests()
                 self._connection.cut_if_late()
             talk.join(_TALK_ENDS_S)
+            self._connection.disconnect()
             self._end()
         finally:
             os.close(lock)
