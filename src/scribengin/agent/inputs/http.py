@@ -580,6 +580,7 @@ class HttpInput:
             if self._retry.failed() == 1.0:
                 LOG.warning("%s", self._fault)
             return
+        LOG.info("%s: listens on port %d", self.place, self.port)
         self._fault = ""
         self._retry.worked()
         threading.Thread(target=self._server.serve_forever, args=(0.2,), name=f"http {self.place}", daemon=True).start()

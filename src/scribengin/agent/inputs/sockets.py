@@ -419,6 +419,7 @@ class StreamServer:
         self._retry.worked()
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
+        LOG.info("%s: listens on port %d", self.place, self.port)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _select(self, timeout_s: float) -> None:

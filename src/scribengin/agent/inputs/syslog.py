@@ -341,6 +341,7 @@ class SyslogInput:
             if self._retry.failed() == 1.0:
                 LOG.warning("%s", self._message)
             return
+        LOG.info("%s: listens on port %d", self.place, self.datagrams.port)
         self._message = ""
         self._retry.worked()
 
