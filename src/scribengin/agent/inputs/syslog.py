@@ -29,7 +29,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.line_streams import ChunkJoiner, RecordBlock, origin_of, too_long
+from scribengin.agent.inputs.line_streams import OriginJoiner, RecordBlock, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     LOG,
     ListenPlace,
@@ -66,10 +66,6 @@ _encode = msgspec.json.Encoder().encode
 # Framing.
 
 
-class UnknownFraming(Exception):
-    """The bytes of a connection do not have the framing that was demanded: where the next message begins is unknown."""
-
-
 class SyslogFraming:
     """The messages of one connection, whose bytes come cut anywhere."""
 
@@ -78,11 +74,13 @@ class SyslogFraming:
         self._framing = framing
         self._most = max_record
         self._kept = b""
+        self.unknown = False
+        """True if a message does not have the framing that was demanded: then it is unknown where the next one begins"""
         self._left = 0
         """bytes of a counted message that is too long, or the rest of a line that is (-1)"""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that `data` ends, without their framing; of one that is too long `max_record` + 1 bytes. Raises UnknownFraming."""
+        """The messages that `data` ends, without their framing; of one that is too long `max_record` + 1 bytes."""
         if self._left:
             data = self._skip(data)
         data = self._kept + data
@@ -93,7 +91,7 @@ class SyslogFraming:
                 at += 1
                 continue
             counted = self._counted(data, at)
-            if counted is None:
+            if counted is None or self.unknown:
                 break
             if counted:
                 head = _COUNTED.match(data, at)
@@ -126,7 +124,7 @@ class SyslogFraming:
         return [message for message in found if message not in (b"", b"\r", b"\0")]
 
     def end(self) -> list[bytes]:
-        """What came of a message that was not ended."""
+        """The begin of a message that was not ended."""
         kept, self._kept, self._left = self._kept, b"", 0
         if self._framing != "newline" and _COUNTED_START.match(kept):
             kept = kept.partition(b" ")[2]
@@ -150,9 +148,8 @@ class SyslogFraming:
         if self._framing == "octet":
             if _COUNTED.match(data, at):
                 return True
-            if _MAYBE_COUNTED.fullmatch(data, at):
-                return None
-            raise UnknownFraming
+            self.unknown = not _MAYBE_COUNTED.fullmatch(data, at)
+            return None
         if _COUNTED_START.match(data, at):
             return True
         return None if _MAYBE_COUNTED.fullmatch(data, at) else False
@@ -281,7 +278,7 @@ class SyslogInput:
             insecure=bool(options.get("insecure")),
             need="use tls:// with `client_ca`, so that senders show a certificate; or ",
         )
-        self._joiner = ChunkJoiner(lane)
+        self._joiner = OriginJoiner(lane)
         self._origin = origin_of(lane, str(self.place))
         self._message = ""
         self._retry = RetryTimes()
@@ -344,6 +341,7 @@ class SyslogInput:
             if self._retry.failed() == 1.0:
                 LOG.warning("%s", self._message)
             return
+        LOG.info("%s: listens on port %d", self.place, self.datagrams.port)
         self._message = ""
         self._retry.worked()
 
@@ -352,10 +350,9 @@ class SyslogInput:
             framing = connection.decoder
             if framing is None:
                 connection.decoder = framing = SyslogFraming(self._framing, self._lane.max_record)
-            try:
-                messages = framing.feed(data) if data else framing.end()
-            except UnknownFraming:
-                messages = framing.end()
+            messages = framing.feed(data) if data else framing.end()
+            if framing.unknown and data:
+                messages += framing.end()
                 server.drop(connection, "its messages have no count, which `framing: octet` demands; to fix, set `framing: auto`")
             if messages:
                 self._add([(message, connection.sender) for message in messages])
@@ -370,7 +367,7 @@ class SyslogInput:
             for raw, sender in messages:
                 if len(raw) > most:
                     self._joiner.add_records(self._origin, records)
-                    self._joiner.add(self._origin, too_long(raw))
+                    self._joiner.add(self._origin, too_long(raw, self._lane))
                     records = []
                 else:
                     records.append(_encode(parse_syslog(raw, sender, now=now, zone=zone)))
@@ -379,7 +376,7 @@ class SyslogInput:
         by_sender: dict[str, list[bytes]] = {}
         for raw, sender in messages:
             if len(raw) > most:
-                self._joiner.add(origin_of(self._lane, sender), too_long(raw))
+                self._joiner.add(origin_of(self._lane, sender), too_long(raw, self._lane))
             else:
                 by_sender.setdefault(sender, []).append(raw.rstrip(b"\n\r\0"))
         for sender, raws in by_sender.items():
