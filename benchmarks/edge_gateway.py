@@ -1,7 +1,7 @@
 """How many MB/s of frames one gateway takes on one core, with a channel in a folder: python benchmarks/edge_gateway.py [--tls] [--mb 800].
 
-The gateway is a process on core 0; the agents are threads of this process on core 1, which send frames that were encoded before. Each request
-is answered after its frames are durable. Prints one line, and the gateway's share of its core.
+The gateway is a process on core 0. The agents are threads of this process on core 1; they send frames that were encoded before. Each
+request is answered after its frames are durable. A second line has the time of `GET /edge/v1/agents` after the reports of 1,000 agents.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def requests_of(agents: int, count: int) -> list[list[bytes]]:
     return [
         [
             b"".join(
-                encode_frame(FrameHead("records", "none", (2 * n + half) * FRAME_ROWS, FRAME_ROWS, 0, 0, b"\n", FrameOrigin(file="x")), payload)
+                encode_frame(
+                    FrameHead("records", "none", (2 * n + half) * FRAME_ROWS, FRAME_ROWS, 0, 0, b"\n", FrameOrigin(file="x")), payload
+                )
                 for half, payload in enumerate((payloads[n % 4], payloads[(n + 1) % 4]))
             )
             for n in range(count)
@@ -90,7 +92,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "flow.yaml").write_text(FLOW)
-        command = [sys.executable, "-m", "scribengin.gateway.process", "--flow", "flow.yaml", "--folder", "gateway", "--listen", "127.0.0.1:0"]
+        command = [
+            sys.executable,
+            "-m",
+            "scribengin.gateway.process",
+            "--flow",
+            "flow.yaml",
+            "--folder",
+            "gateway",
+            "--listen",
+            "127.0.0.1:0",
+        ]
         command += certificate(folder) if given.tls else []
         log = (folder / "log").open("w+")
         cores = sorted(os.sched_getaffinity(0))
@@ -113,6 +125,7 @@ def main() -> None:
                 thread.join()
             elapsed_s = time.perf_counter() - start
             cpu_s = _cpu_s(gateway.pid) - before
+            listed = list_agents(url, 1000, context)
         finally:
             gateway.send_signal(signal.SIGTERM)
             gateway.wait()
@@ -131,6 +144,38 @@ def main() -> None:
                 }
             )
         )
+        print(json.dumps(listed))
+
+
+def list_agents(url: str, agents: int, context: ssl.SSLContext | None) -> dict[str, float]:
+    """Post the reports of agents, then list them: milliseconds."""
+    host = url.partition("//")[2]
+    made = http.client.HTTPConnection(host) if context is None else http.client.HTTPSConnection(host, context=context)
+
+    def call(method: str, path: str, body: str | None = None) -> bytes:
+        made.request(method, path, body)
+        answer = made.getresponse()
+        text = answer.read()
+        assert answer.status == 200, (answer.status, text)
+        return text
+
+    start = time.perf_counter()
+    for n in range(agents):
+        lane = {"incarnation": "0" * 24, "read": 10**6, "stored": 10**6, "committed": 10**5, "waiting_bytes": 10**7, "oldest_ms": 1}
+        call("POST", "/edge/v1/report", json.dumps({"agent": f"web{n:04}", "host": f"web{n:04}.local", "lanes": {LANE: lane, "x.y": lane}}))
+    reported_ms = (time.perf_counter() - start) * 1000 / agents
+    times = []
+    for _ in range(20):
+        start = time.perf_counter()
+        rows = json.loads(call("GET", "/edge/v1/agents"))["agents"]
+        times.append((time.perf_counter() - start) * 1000)
+        assert len(rows) == agents
+    return {
+        "agents": agents,
+        "report_ms": round(reported_ms, 2),
+        "list_median_ms": round(sorted(times)[10], 1),
+        "list_most_ms": round(max(times), 1),
+    }
 
 
 def _cpu_s(pid: int) -> float:

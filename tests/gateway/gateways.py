@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from scribengin.connectors.agents.contract import AgentKey, Arrival
+    from scribengin.gateway.directory import AgentDirectory
 
 LANE = "web.access"
 
@@ -152,7 +153,7 @@ class RunningGateway:
 @contextmanager
 def gateway(
     store: StoreInMemory,
-    directory: DirectoryInMemory | None = None,
+    directory: AgentDirectory | None = None,
     listen: GatewayListen | None = None,
     name: str = "g1",
     **client: Any,

@@ -78,6 +78,13 @@ def test_an_agent_that_nothing_is_known_of_may_begin_at_any_number(one: RunningG
     assert (store.arrivals[0].sequence, store.arrivals[0].committed) == (70, 70)
 
 
+def test_an_agent_whose_records_are_committed_need_not_send_them_again(one: RunningGateway, store: StoreInMemory) -> None:
+    """It has freed them: a gateway that has not met all of them must not ask for them."""
+    one.frames(frame(0, "a"))
+    assert one.frames(frame(5, "f"), Scribengin_Committed="5").json() == {"stored": 6}
+    assert one.frames(frame(9, "j"), Scribengin_Committed="5").status_code == 409
+
+
 def test_a_new_incarnation_begins_at_its_own_number(one: RunningGateway) -> None:
     one.frames(frame(0, "a", "b"))
     assert one.frames(frame(0, "x"), incarnation="i2").json() == {"stored": 1}

@@ -371,8 +371,8 @@ class FileDirectory:
             saved = _SavedReports([(each.received_s, each.report) for each in self._reports.values()])
         try:
             replace(self._reports_file, msgspec.json.encode(saved))
-        except OSError as error:
-            _log.error(f"the reports of agents are kept in memory only: {self._reports_file} cannot be written: {error}")
+        except (OSError, ScribenginError) as error:
+            _log.error(f"the reports of agents are kept in memory only: {text_of(error)}")
 
     def _restore(self) -> None:
         data = read_or_none(self._reports_file)

@@ -63,7 +63,6 @@ _LINES = {
     "application/ndjson",
     "application/jsonl",
     "application/stream+json",
-    "application/json-seq",
     "application/octet-stream",
     "application/x-www-form-urlencoded",  # what curl sends if no type is named
 }
@@ -193,7 +192,7 @@ def _of_json(body: bytes) -> list[bytes]:
     if text[:1] == b"[":
         try:
             return [_in_a_line(bytes(each)) for each in msgspec.json.decode(text, type=list[msgspec.Raw])]
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise BadRecords(f"the body is not a valid JSON array: {error}") from error
     lines = [line.rstrip(b"\r") for line in text.split(LINE_FEED) if line.strip()]
     if all(_is_json(line) for line in lines):
@@ -204,7 +203,7 @@ def _of_json(body: bytes) -> list[bytes]:
 def _is_json(line: bytes) -> bool:
     try:
         msgspec.json.decode(line, type=msgspec.Raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return False
     return True
 

@@ -390,7 +390,7 @@ class LaneWriter:
         if not work.spans:
             return LaneAnswer(HTTPStatus.OK, work.key, known or 0, committed), None
         first, last = work.spans[0], work.spans[-1]
-        if known is not None and first.sequence > known:
+        if known is not None and first.sequence > max(known, work.committed):
             message = f"the frames begin at record {first.sequence:,}; expected {known:,}"
             return LaneAnswer(HTTPStatus.CONFLICT, work.key, known, committed, message), None
         if known is not None and last.next <= known:

@@ -33,7 +33,7 @@ def records_of_json(data: bytes) -> list[bytes]:
     """The records of an ExportLogsServiceRequest in JSON, each as a JSON object. Raises BadLogs."""
     try:
         request = msgspec.json.decode(data, type=_Request)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadLogs(f"the body is not OTLP logs in JSON: {error}") from error
     made = []
     for group in request.resource_logs:

@@ -380,7 +380,7 @@ class GatewayApp:
             data = await reserved.receive(body, _MOST_REPORT)
         try:
             report = _report_of(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise RequestRefused(HTTPStatus.BAD_REQUEST, f"the body is not a valid report: {error}") from error
         self._check_agent(scope, headers, report.agent)
 

@@ -187,17 +187,23 @@ class GatewayServer:
         """Use a certificate that replaced the first one: new connections get it."""
         listen = self._listen
         assert listen.certificate is not None
-        before = _changed_at(listen.certificate)
+        assert listen.key is not None
+        used = (_changed_at(listen.certificate), _changed_at(listen.key))
+        fault = ""
         while not self._ended.wait(_RENEW_S):
-            now = _changed_at(listen.certificate)
-            if now in (before, 0):
+            now = (_changed_at(listen.certificate), _changed_at(listen.key))
+            if now == used:
                 continue
-            before = now
             try:
+                # a pair of which one file is replaced and the other not yet must not get into the context in use
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listen.certificate, listen.key)
                 context.load_cert_chain(listen.certificate, listen.key)
             except (OSError, ssl.SSLError) as error:
-                _log.error(f"the changed certificate cannot be used, and the last one stays: {listen.certificate}: {error}")
+                if str(error) != fault:
+                    fault = str(error)
+                    _log.error(f"the changed certificate cannot be used, and the last one stays: {listen.certificate}: {error}")
             else:
+                used, fault = now, ""
                 _log.info(f"the certificate was renewed: {listen.certificate}")
 
 
@@ -210,7 +216,8 @@ def _changed_at(path: Path) -> int:
 
 def _bound(listen: GatewayListen) -> socket.socket:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # with the protocol named, asyncio sets TCP_NODELAY: else each answer, of two packets, waits 40 ms for an acknowledgement
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((listen.host, listen.port))
