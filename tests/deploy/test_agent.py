@@ -168,8 +168,10 @@ def test_the_one_file_shows_its_help_from_anywhere(one_file: Path, clean: dict[s
 
 
 def test_the_one_file_has_what_the_agent_needs_and_no_more(one_file: Path) -> None:
-    names = {name.split("/")[1] for name in zipfile.ZipFile(one_file).namelist() if name.startswith("site-packages/")}
-    assert {name for name in names if not name.endswith((".dist-info", ".lock"))} == {*ALONE}
+    files = [name.split("/")[1:] for name in zipfile.ZipFile(one_file).namelist() if name.startswith("site-packages/")]
+    assert {file[0] for file in files if not file[0].endswith((".dist-info", ".lock"))} == {*ALONE}
+    assert {file[1] for file in files if file[0] == "scribengin" and len(file) > 2} == {"agent", "core", "spec", "wal", "wire"}
+    assert any(file[0].startswith("scribengin-") and file[-1] == "LICENSE" for file in files)
 
 
 @pytest.fixture
