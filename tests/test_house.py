@@ -210,6 +210,7 @@ KNOWN_CONNECTORS = {
         ("local.acks", "kafka"),
         ("plan.channel_text", "kafka"),
         ("plan.channels", "kafka"),
+        ("plan.agent_lanes", "kafka"),
         ("plan.checks.edges", "kafka"),
         ("plan.checks.effects", "kafka"),
         ("plan.groups", "kafka"),
@@ -221,6 +222,10 @@ KNOWN_CONNECTORS = {
         ("plan.stages", "spark"),
         ("plan.explain_tiers", "spark"),
         ("plan.stages", "spark"),
+    },
+    "the planner completes the options of a source that agents feed, and runs report to its channel": {
+        ("plan.agent_lanes", "agents"),
+        ("plan.checks.tiers", "agents"),
     },
     "the table of a summary is kept in the state of its Query": {
         ("local.rewind", "summary"),

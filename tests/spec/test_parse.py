@@ -151,7 +151,7 @@ def test_nodes_that_could_not_be_read_are_named_so_that_nobody_misses_them(parse
         ("{from: a, where: x}", 'did you mean "filter"? ("where" is a word of PySpark)'),
         ("{from: a, dropDuplicates: x}", 'did you mean "dedupe"?'),
         ("{from: a, choke: x}", '"choke" of Flume is "limit" here: a property of an edge'),
-        ("{from: a, path: x}", '"path" belongs to a source of type files or a sink of type files'),
+        ("{from: a, path: x}", '"path" belongs to a source of type files, agents or a sink of type files'),
         ("{from: a, trigger: 1s}", '"trigger" belongs to `defaults` or a sink'),
         ("{from: a, on-error: drop}", 'did you mean "on_error"?'),
         ("{from: a, filter: x, on_error: dead-letter}", 'did you mean "dead_letter"?'),
@@ -199,7 +199,7 @@ def test_what_is_wrong_is_told_with_what_to_do(parse: Any, step: str, message: s
         ("type: sequence, rows: 1e6", "write 1000000"),
         ("type: sequence, rows: true", "the boolean true, not a whole number"),
         ("type: sequence, rows: -1", "write at least 0"),
-        ("type: sequence, path: x", '"path" belongs to a source of type files'),
+        ("type: sequence, path: x", '"path" belongs to a source of type files, agents'),
         (
             "type: files, path: x, format: json, max_rows: 5",
             '"max_rows" belongs to a source of type kafka, postgres, opensearch, elasticsearch, cassandra, hbase, sequence; here there is '

@@ -435,6 +435,7 @@ def test_the_origin_belongs_to_unions(parse: Any) -> None:
 def test_the_example_of_every_key_is_taken(parse: Any) -> None:
     beside = {"key": "ordering: key, ", "spill": "durability: store_on_failure, ", "ordering": "key: [user], ", "use": "keys: {k1: x}, "}
     beside |= {"lag": "max: 8, ", "max": "lag: 1m, ", "min": "lag: 1m, max: 8, ", "mode": "lag: 1m, max: 8, "}
+    agents = {"agents": "tiers: {{t: {{{}}}}}", "gateways": "tiers: {{t: {{agents: web, {}}}}}"}
     homes = {
         tier_keys.TIER: "tiers: {{t: {{steps: [a], {}}}}}",
         tier_keys.EDGE: 'edges: {{"a -> k": {{{}}}}}',
@@ -456,5 +457,5 @@ def test_the_example_of_every_key_is_taken(parse: Any) -> None:
                 continue
             for example in {key.example, *key.choices}:
                 before = "" if example == "none" else beside.get(key.name, "")
-                text = HEAD + home.format(f"{before}{key.name}: {example}") + "\n"
+                text = HEAD + agents.get(key.name, home).format(f"{before}{key.name}: {example}") + "\n"
                 assert parse(text, environment={"K1": "k"}).problems == (), text

@@ -344,6 +344,12 @@ METADATA: Mapping[str, tuple[str, ...]] = {
     "timestamp": ("TIMESTAMP",),
     "key": ("STRING", "BINARY"),
     "headers": ("MAP<STRING, BINARY>",),
+    "agent": ("STRING",),
+    "host": ("STRING",),
+    "incarnation": ("STRING",),
+    "number": ("BIGINT",),
+    "read_at": ("TIMESTAMP",),
+    "tags": ("MAP<STRING, STRING>",),
 }
 """what `metadata` can name, over all sources, and the types that such a column may have; the first one applies if the schema does not
 declare it"""

@@ -16,6 +16,7 @@ from scribengin.connectors.abilities import reports_position
 from scribengin.core.errors import ScribenginError, text_of
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
+from scribengin.local.agent_commits import AgentCommits
 from scribengin.local.backlog_view import Levels
 from scribengin.local.prepare import open_sinks, source_place
 from scribengin.local.source_cleanup import DoneFiles
@@ -177,11 +178,12 @@ class Releases:
         self._mine = {source.key for source in self._sources}
         self._channels = {channel.id: channel for channel in prepared.plan.channels}
         self._files = DoneFiles.of(prepared, self._tell)
+        self._agents = AgentCommits(prepared, self._explained)
 
     @property
     def wanted(self) -> bool:
         """False if nothing depends on acknowledgements: the flow has no channels, and keeps its files."""
-        return bool(self._topology.links or self._topology.by_state or self._files.wanted)
+        return bool(self._topology.links or self._topology.by_state or self._files.wanted or self._agents.wanted)
 
     def release_acknowledged(self) -> FlowAcks:
         """Read the progress of the flow, and release what is acknowledged, unless the two ends of a channel have differed. A release that
@@ -206,6 +208,7 @@ class Releases:
                 if record.files != places:
                     record.files = places
                     changed.add(key)
+        self._agents.report(standing)
         for link in self._topology.links:
             if link.kind == "folder" and link.writer in self._mine and self._sweep(link, standing):
                 changed.add(link.writer)

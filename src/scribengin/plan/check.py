@@ -78,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     state.emit_fits,
     state.sql_is_independent_of_batches,
     tiers.tiers_name_nodes,
+    tiers.agent_tiers_have_sources,
     tiers.tier_names_are_free,
     tiers.settings_are_sparks,
     tiers.every_node_has_a_tier,

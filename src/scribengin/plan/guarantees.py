@@ -125,7 +125,7 @@ def _weighed(
     tiers = tuple(dict.fromkeys(tier for tier, _ in hops))
     crossed = [carriers[id_] for id_ in dict.fromkeys(hop.sink for _, hop in hops if hop.sink in carriers)]
     ends = [hop for tier, hop in hops if (tier, hop.source) not in arriving or hop.sink not in carriers]
-    weak_end = next((end for rank in ("view", "at least once") for end in ends if end.guarantee == rank), None)
+    weak_end = next((end for rank in ("view", "at most once", "at least once") for end in ends if end.guarantee == rank), None)
     lossy = [channel for channel in crossed if channel.edge.durability == "best_effort"]
     spilling = [channel for channel in crossed if channel.edge.durability == "store_on_failure"]
     guarantee: Promise = "exactly once" if weak_end is None else weak_end.guarantee
@@ -172,6 +172,12 @@ def path_guarantee(
     if "replayable" not in gives:
         told = source_types[source.type].without("replayable", source.options) if source.type in source_types else source.type
         return PathGuarantee(source.id, sink.id, "at least once", f"{told} cannot be re-read identically")
+    if "may_lose" in gives:
+        reason = f'agents drop, and count, records of "{source.id}" that no gateway takes (`durability: best_effort`)'
+        return PathGuarantee(source.id, sink.id, "at most once", f"{reason}; `durability: end_to_end` keeps them")
+    if "may_repeat" in gives:
+        reason = f'an agent that is killed may send records of "{source.id}" again (`durability: store_on_failure`)'
+        return PathGuarantee(source.id, sink.id, "at least once", f"{reason}; with `durability: end_to_end` it does not")
     if written_by_spark(flow, sink, sink_types):
         return PathGuarantee(source.id, sink.id, "at least once", "Spark's own sink writes; an interrupted Batch is written again")
     channel = sink.type in sink_types and sink_types[sink.type].internal  # only a flow's own sinks have `delivery`

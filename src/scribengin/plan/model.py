@@ -37,7 +37,7 @@ class PathGuarantee:
 
     source: str
     sink: str
-    guarantee: Literal["exactly once", "at least once", "view"]
+    guarantee: Literal["exactly once", "at least once", "at most once", "view"]
     reason: str
 
 

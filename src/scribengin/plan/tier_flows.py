@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scribengin.plan.agent_lanes import with_channels
 from scribengin.plan.channels import free, plan_channels, topic_name
 from scribengin.plan.graph import Graph, base, flat_name, query_sinks
 from scribengin.plan.guarantees import flow_paths
@@ -75,6 +76,7 @@ def plan_flow(
         schema_of: Channel → its columns as its writer has found them; None: those known without Spark.
         folder_of: Channel → its folder, if the flow does not set one.
     """
+    flow = with_channels(flow, folder_of)
     graph = Graph(flow)
     if not flow.tiers:
         return FlowPlan(flow, (build_plan(flow),))

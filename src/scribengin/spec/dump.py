@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from scribengin.spec.flow_tests import Expected, FlowTest, GivenRows, VersionChange
     from scribengin.spec.model import (
         Action,
+        AgentTier,
         Alert,
         Autoscale,
         Channel,
@@ -112,7 +113,8 @@ def _time(time: datetime) -> str:
 def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:
     """`tiers`, `edges` and `groups` as data, those that the flow has. `resolved` also writes defaults."""
     data = {
-        "tiers": {id_: _tier(tier, resolved=resolved) for id_, tier in flow.tiers.items()},
+        "tiers": {id_: _agent_tier(tier) for id_, tier in flow.agent_tiers.items()}
+        | {id_: _tier(tier, resolved=resolved) for id_, tier in flow.tiers.items()},
         "edges": {id_: edge_data(edge) for id_, edge in flow.edges.items()},
         "groups": {id_: _group(group, resolved=resolved) for id_, group in flow.groups.items()},
     }
@@ -193,6 +195,10 @@ def _tier(tier: Tier, *, resolved: bool) -> dict[str, Any]:
         autoscale=None if tier.autoscale is None else _autoscale(tier.autoscale, resolved=resolved),
         acknowledge=tier.acknowledge if resolved or tier.acknowledge != "checkpoint" else None,
     )
+
+
+def _agent_tier(tier: AgentTier) -> dict[str, Any]:
+    return _given(agents=tier.agents, gateways=tier.gateways, steps=names_data(tier.steps) if tier.steps else None)
 
 
 def _autoscale(given: Autoscale, *, resolved: bool) -> dict[str, Any]:

@@ -210,6 +210,19 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentTier:
+    """A part of the graph that agents run: sources `type: agents`."""
+
+    id: str
+    agents: str
+    """the group of agents, as they name it themselves"""
+    gateways: str | None = None
+    """the group of gateways that the agents use; None: all"""
+    steps: tuple[str, ...] = ()
+    """the ids of its sources; empty: all that no other such tier names"""
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """One of several interchangeable members: a host, or the address of an endpoint. The member with the lowest cost is used first."""
 
@@ -515,6 +528,8 @@ class Flow:
     about: str = ""
     defaults: Defaults = field(default_factory=Defaults)
     tiers: Mapping[str, Tier] = field(default_factory=dict)
+    agent_tiers: Mapping[str, AgentTier] = field(default_factory=dict)
+    """the tiers with `agents`, which are in the file's `tiers` too"""
     edges: Mapping[str, EdgeProperties] = field(default_factory=dict)
     """`a -> b` (`r.branch -> b`), in this spelling → its properties"""
     groups: Mapping[str, Group] = field(default_factory=dict)

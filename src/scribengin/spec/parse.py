@@ -193,6 +193,7 @@ class _FlowReader:
             about=read.values.get("about", ""),
             defaults=defaults,
             tiers=parts.tiers,
+            agent_tiers=parts.agent_tiers,
             edges=parts.edges,
             groups=parts.groups,
             max_delay_s=read.values.get("max_delay"),

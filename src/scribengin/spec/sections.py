@@ -306,7 +306,7 @@ class Sections:
             more = {id_ for id_, node in nodes.items() if id_ not in below and not below.isdisjoint(_inputs_of(node))}
         return [id_ for id_ in nodes if id_ not in below]
 
-    def _add(self, key: Key, owner: SectionOwner) -> str:
+    def remedy_to_add(self, key: Key, owner: SectionOwner) -> str:
         """The remedy for a missing required key."""
         if key.kind != "inputs":
             return f"add {key.name}: {key.form}"
@@ -317,7 +317,7 @@ class Sections:
         return f"add {key.name}: with {shown}"
 
     def _missing(self, section: Section, read: Read, owner: SectionOwner, of_type: NodeType | None) -> None:
-        wanted = [(key.name, self._add(key, owner)) for key in section.keys if key.required]
+        wanted = [(key.name, self.remedy_to_add(key, owner)) for key in section.keys if key.required]
         wanted += (
             [(option.name, f"add {option.name}: {_shown(option, owner)}") for option in of_type.options if option.required]
             if of_type

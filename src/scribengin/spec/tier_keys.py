@@ -259,7 +259,15 @@ TIER = Section(
     "tier",
     "A part of the flow that runs separately. A node that no tier names belongs to the tier of its input.",
     (
-        Key("steps", "inputs", "the ids of its sources, steps and sinks", "[known, hot]", required=True),
+        Key("steps", "inputs", "the ids of its sources, steps and sinks; required, except with `agents`", "[known, hot]"),
+        Key(
+            "agents",
+            "name",
+            "the group of agents that run this tier: its `steps` are then sources with `type: agents`, by default all that no other tier "
+            "with `agents` names",
+            "web",
+        ),
+        Key("gateways", "name", "with `agents`: the group of gateways that they use", "dmz", default="all gateways"),
         Key("group", "name", "the group of hosts to run on", "hosts_a"),
         Key(
             "workers",

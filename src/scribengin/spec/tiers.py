@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.problems import suggestion
 from scribengin.core.units import show_bound
 from scribengin.spec import keys, tier_keys
-from scribengin.spec.model import Autoscale, Channel, Depth, EdgeProperties, Encryption, Group, Member, Pack, Rate, Resources, Tier
+from scribengin.spec.model import (
+    AgentTier,
+    Autoscale,
+    Channel,
+    Depth,
+    EdgeProperties,
+    Encryption,
+    Group,
+    Member,
+    Pack,
+    Rate,
+    Resources,
+    Tier,
+)
 from scribengin.spec.reader import NAME_PATTERN
 from scribengin.spec.sections import Read, SectionOwner, Sections
 from scribengin.spec.yaml_document import Mapping, Scalar, shorten
@@ -36,6 +49,7 @@ class TierParts:
     """The content of the three sections. `unread` names the sections with an error; consequences of these errors are not reported."""
 
     tiers: dict[str, Tier] = field(default_factory=dict)
+    agent_tiers: dict[str, AgentTier] = field(default_factory=dict)
     edges: dict[str, EdgeProperties] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
@@ -51,7 +65,9 @@ def read_parts(reader: DocumentReader, sections: Sections, read: Read, default: 
         found[section] = parts.members(read, section, one)
         if reader.errors > before or (section in read.given and section not in read.values):
             unread.append(section)
-    return TierParts(found["tiers"], found["edges"], found["groups"], frozenset(unread))
+    tiers = {id_: tier for id_, tier in found["tiers"].items() if isinstance(tier, Tier)}
+    agents = {id_: tier for id_, tier in found["tiers"].items() if isinstance(tier, AgentTier)}
+    return TierParts(tiers, agents, found["edges"], found["groups"], frozenset(unread))
 
 
 def read_default_edge(reader: DocumentReader, read: Read, owner: SectionOwner) -> EdgeProperties:
@@ -77,19 +93,38 @@ class _Parts:
         found = [one(name, key, node) for name, (key, node) in entries if not name.startswith("x-")]
         return dict(member for member in found if member is not None)
 
-    def tier(self, id_: str, key: Scalar, node: Node) -> tuple[str, Tier] | None:
+    def tier(self, id_: str, key: Scalar, node: Node) -> tuple[str, Tier | AgentTier] | None:
         owner = SectionOwner("tier", key.start, id=id_)
         self._reader.check_name(id_, key, "the id of a tier")
         read = self._sections.read(tier_keys.TIER, node, owner)
-        if read is None or "steps" not in read.values:
+        if read is None:
             return None
-        values = dict(read.values)
+        if "agents" in read.given:
+            return self._agent_tier(id_, owner, read)
+        if "gateways" in read.given:
+            message = f"{owner.key('gateways')} needs `agents`"
+            self._reader.error("key-misplaced", read.given["gateways"][0], message, "add agents: GROUP, or take gateways out")
+        if "steps" not in read.given:
+            steps = next(key for key in tier_keys.TIER.keys if key.name == "steps")
+            remedy = self._sections.remedy_to_add(steps, owner)
+            self._reader.error("missing-key", owner.start, f"{owner.called} has no `steps`", remedy)
+        if "steps" not in read.values:
+            return None
+        values = {name: value for name, value in read.values.items() if name != "gateways"}
         given: Read | None = values.pop("resources", None)
         resources = Resources(**given.values) if given else Resources()
         autoscale = self._autoscale(owner, values.pop("autoscale", None), given)
         return id_, Tier(
             id_, values.pop("steps"), resources=resources, trigger_s=values.pop("trigger", None), autoscale=autoscale, **values
         )
+
+    def _agent_tier(self, id_: str, owner: SectionOwner, read: Read) -> tuple[str, AgentTier] | None:
+        """Read a tier that agents run."""
+        for name in read.given:
+            if name not in ("agents", "gateways", "steps") and not name.startswith("x-"):
+                message = f"{owner.key(name)} has no effect on agents, which run {owner.called}"
+                self._reader.error("key-misplaced", read.given[name][0], message, "take it out")
+        return (id_, AgentTier(id_, **read.values)) if read.sound and "agents" in read.values else None
 
     def _autoscale(self, owner: SectionOwner, given: Read | None, resources: Read | None) -> Autoscale | None:
         """Read `autoscale`, and check that min ≤ executors ≤ max."""

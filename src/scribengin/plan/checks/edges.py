@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.formats.keyring import Keyring
+from scribengin.plan.agent_lanes import is_collected
 from scribengin.plan.channels import clusters, edge_properties
 from scribengin.plan.checks.folders import folder_of
 from scribengin.plan.checks.subject import Subject, called
@@ -63,6 +64,8 @@ def edges_are_cut(subject: Subject) -> Iterator[Problem]:
         if reference not in inputs_of(subject.graph.nodes[reader]):
             continue
         path = ("edges", name)
+        if isinstance(feeder, Source) and is_collected(feeder):
+            continue  # its channel lies behind the gateways
         if is_static(subject.graph, feeder.id):
             message = f'edge "{name}" has no channel: {called(feeder)} is static, so each tier reads it itself'
             yield subject.problem_at_key("edge-from-source", path, message, "take the edge out")

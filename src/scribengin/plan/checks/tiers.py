@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
+from scribengin.plan.agent_lanes import is_collected
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base, query_sinks
 from scribengin.plan.tiers import RESERVED, is_static
@@ -60,9 +61,35 @@ def tiers_name_nodes(subject: Subject) -> Iterator[Problem]:
                 named[id_] = tier
 
 
+def agent_tiers_have_sources(subject: Subject) -> Iterator[Problem]:
+    """A tier with `agents` has sources that agents collect, at least one, each in one such tier."""
+    sources = subject.flow.sources
+    collected = [id_ for id_, source in sources.items() if is_collected(source)]
+    named: dict[str, str] = {}
+    for tier in subject.flow.agent_tiers.values():
+        for index, id_ in enumerate(tier.steps):
+            path = ("tiers", tier.id, "steps", index)
+            if id_ in named:
+                message = f'tier "{tier.id}" names source "{id_}", which is already in tier "{named[id_]}"'
+                yield subject.problem("tier-twice", path, message, "take it out of one of the two tiers")
+            elif id_ not in collected and id_ not in subject.broken:
+                what = "is not a source with `type: agents`" if id_ in subject.graph.nodes else "does not exist in the flow"
+                near = did_you_mean(id_, collected) or f"its sources with `type: agents` are {', '.join(collected) or 'none'}"
+                yield subject.problem("tier-agents", path, f'tier "{tier.id}" is run by agents and names "{id_}", which {what}', near)
+            named.setdefault(id_, tier.id)
+        if not tier.steps and not collected and subject.knows_nodes and not subject.broken:
+            message = f'tier "{tier.id}" is run by agents, but no source of the flow has `type: agents`'
+            remedy = "write type: agents with input: tail at the source that agents are to read, or take the tier out"
+            yield subject.problem_at_key("tier-agents", ("tiers", tier.id, "agents"), message, remedy)
+    whole = [tier.id for tier in subject.flow.agent_tiers.values() if not tier.steps]
+    if len(whole) > 1:
+        message = f"tiers {whole[0]} and {whole[1]} would both have all sources with `type: agents`"
+        yield subject.problem_at_key("tier-twice", ("tiers", whole[1]), message, "add `steps` to one of them")
+
+
 def tier_names_are_free(subject: Subject) -> Iterator[Problem]:
     """The state of a tier is in a folder of its name, beside folders that every flow has."""
-    for tier in subject.flow.tiers:
+    for tier in (*subject.flow.tiers, *subject.flow.agent_tiers):
         if tier in RESERVED:
             message = f'"{tier}" is a reserved name: {RESERVED[tier]}'
             yield subject.problem_at_key("tier-name", ("tiers", tier), message, "give the tier another name")

@@ -50,6 +50,15 @@ CATALOG: tuple[ProblemEntry, ...] = (
         fix=("more: {steps: [mine]}", "more: {steps: [kept]}"),
     ),
     ProblemEntry(
+        "tier-agents",
+        "A tier of agents without a source for them",
+        "Agents run the sources of a tier with `agents`: those with `type: agents`.",
+        "Write `type: agents` at the source that they are to read, or take the tier out.",
+        _CHAIN + "tiers:\n  edge: {agents: web}\n",
+        slot="file",
+        fix=("tiers:\n  edge: {agents: web}\n", ""),
+    ),
+    ProblemEntry(
         "tier-name",
         "A tier with a reserved name",
         "The state of a tier is in a folder of its name, beside `main` (a flow without tiers) and `channels`.",

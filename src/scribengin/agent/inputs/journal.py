@@ -1,0 +1,156 @@
+"""The input `journal`: entries of the systemd journal, as `journalctl` prints them, each a JSON object with the names of the journal's
+fields.
+
+A field is a text. The journal prints a value that is not valid UTF-8 as an array of bytes: it becomes text, with `\\xNN` for bytes that
+are no UTF-8. A field that occurs several times in an entry is an array of texts. `--all` is passed, without which `journalctl` prints
+null for values of more than 4,096 bytes.
+
+The position is the cursor of an entry, in the origin of its frame: after a crash the journal is read on behind the newest frame that is
+durable, so that no entry is lost or read twice. If that entry is no longer in the journal, it is read on at the next one that is. (The
+entry of the cursor is asked for again and skipped by its cursor: with `--after-cursor`, `journalctl` before systemd 255 skips an entry
+too many where the one of the cursor is gone, or does not match.)
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs.children import ChildRuns
+from scribengin.agent.inputs.lines import LineCutter, cut_lines, origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from scribengin.agent.inputs.lines import RecordBlock
+    from scribengin.wire.frames import FrameOrigin
+    from scribengin.wire.protocol import LaneConfig
+
+IDENTITY = "journal"
+_PREFIX = "journal:"
+_CURSOR = re.compile(rb'"__CURSOR"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_NOT_TEXT = re.compile(rb'"\s*:\s*[\[n{0-9tf]')
+"""before a value that is not a text, or within a text that quotes JSON"""
+_NO_ENTRY = re.compile(rb"^[^{\n]", re.MULTILINE)
+"""before a line such as `-- Logs begin at …`, which older releases print; hints on missing rights come only without `--quiet`"""
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def plain_entry(line: bytes) -> bytes:
+    """An entry of `journalctl -o json` with texts and arrays of texts only, in one line; one that is not valid JSON stays as it is.
+
+    >>> plain_entry(b'{"MESSAGE":[104,105,255],"A":["x",[121]],"B":null}')
+    b'{"MESSAGE":"hi\\\\\\\\xff","A":["x","y"],"B":null}'
+    """
+    try:
+        return _encode({name: _text(value) for name, value in _decode(line).items()})
+    except (msgspec.MsgspecError, ValueError, TypeError):
+        return line
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, list):
+        if value and all(isinstance(each, int) for each in value):
+            return bytes(value).decode("utf-8", "backslashreplace")
+        return [_text(each) for each in value]
+    return value
+
+
+def cursor_of(entries: bytes) -> str:
+    """The cursor of the last of some entries; empty if they have none."""
+    start = entries.rfind(b"\n", 0, len(entries) - 1) + 1
+    found = _CURSOR.search(entries, start)
+    return found[1].decode("ascii", "replace") if found else ""
+
+
+class JournalInput:
+    """Entries of the journal; see `scribengin.agent.inputs.Input`."""
+
+    def __init__(self, lane: LaneConfig, positions: Mapping[str, FrameOrigin]) -> None:
+        self._lane = lane
+        position = positions.get(IDENTITY)
+        self._cursor = position.file.removeprefix(_PREFIX) if position is not None else ""
+        self._skip = self._cursor
+        """the entry that is printed first, and was read before"""
+        self.runs = ChildRuns(self._command())
+        self._cutters = {"stdout": LineCutter(lane), "stderr": LineCutter(lane)}
+
+    def poll(self, most_bytes: int) -> list[Chunk]:
+        """Entries that are new."""
+        if not self.runs.pid:
+            self.runs.command = self._command()
+            self._skip = self._cursor
+        chunks: list[Chunk] = []
+        for name, data in self.runs.read(most_bytes):
+            if not data:  # an entry that is cut off is printed again
+                self._cutters[name] = LineCutter(self._lane)
+                continue
+            for block in self._cutters[name].feed(data):
+                if name == "stderr":
+                    self.runs.last_words = block.payload.decode("utf-8", "backslashreplace").strip().rpartition("\n")[2][:200]
+                else:
+                    chunks += self._chunks(block)
+        return chunks
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is an entry, or the time is over."""
+        self.runs.wait(timeout_s)
+
+    def report(self) -> InputReport:
+        """Why the journal is not read, or what `journalctl` says of it."""
+        message = self.runs.message
+        if self.runs.pid:
+            message = f"journalctl: {self.runs.last_words}" if self.runs.last_words else ""
+        elif "cannot be started" in message:
+            message += "; this host may have no systemd: then use another input"
+        return InputReport(files=1 if self.runs.pid else 0, message=message)
+
+    def close(self) -> None:
+        """End `journalctl`."""
+        self.runs.close()
+
+    def _command(self) -> list[str]:
+        options = self._lane.options
+        command = ["journalctl", "--output=json", "--follow", "--all", "--no-pager"]
+        if self._cursor:
+            command += ["--no-tail", f"--cursor={self._cursor}"]
+        else:
+            command.append("--lines=0" if options.get("from") == "end" else "--no-tail")
+        command += [f"--unit={unit}" for unit in options.get("units") or ()]
+        return command + [str(match) for match in options.get("matches") or ()]
+
+    def _chunks(self, block: RecordBlock) -> Iterator[Chunk]:
+        entries = block.payload
+        if block.kind == "records" and _NO_ENTRY.search(entries):
+            entries = b"".join(line for line in entries.splitlines(keepends=True) if line.startswith(b"{"))
+        if self._skip:
+            first, feed, rest = entries.partition(b"\n")
+            if cursor_of(first + feed) == self._skip:
+                entries = rest
+            self._skip = ""
+        if not entries:
+            return
+        if block.kind != "records":
+            yield self._chunk(block)
+            return
+        if _NOT_TEXT.search(entries):
+            lines = entries.split(b"\n")
+            entries = b"\n".join(plain_entry(line) if _NOT_TEXT.search(line) else line for line in lines)
+        for piece in cut_lines(entries, self._lane):
+            yield self._chunk(piece)
+
+    def _chunk(self, block: RecordBlock) -> Chunk:
+        self._cursor = cursor_of(block.payload) or self._cursor
+        origin = origin_of(self._lane, f"{_PREFIX}{self._cursor}", identity=IDENTITY)
+        return Chunk(block.payload, block.count, origin, time.time_ns() // 1_000_000, kind=block.kind)
+
+
+def open(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> JournalInput:  # noqa: ARG001
+    """The input of a lane; its arguments are those of `scribengin.agent.inputs.open_input`."""
+    return JournalInput(lane, positions)
