@@ -52,7 +52,7 @@ class LineInput:
 
 def install() -> None:
     """Make `input: lines` known to this process."""
-    module = ModuleType("scribengin.agent.inputs.lines")
+    module = ModuleType("scribengin.agent.inputs.line_streams")
     module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
 
     def open_lines(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> Input:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors import catalog
 from scribengin.connectors.agents.channel import channel_of
 from scribengin.connectors.agents.options import CHANNEL, INPUT_OPTIONS, SOURCE
+from scribengin.core.units import show_bytes
 from scribengin.plan.channels import clusters, topic_name
 from scribengin.plan.graph import base
 from scribengin.spec.model import Channel, EdgeProperties
 from scribengin.wire.protocol import LaneConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.plan.tier_flows import FlowPlan
     from scribengin.spec.model import AgentTier, Flow, Source
@@ -74,8 +75,8 @@ def _filled(flow: Flow, source: Source, folder_of: Callable[[str], str | None]) 
         options["compression"] = "lz4"
     options["channel"] = _channel(flow, source.id, options.get("channel") or {}, (own, default), folder_of)
     config = next((edge.channel.config for edge in (own, default) if edge.channel is not None and edge.channel.config), None)
-    if not options.get("config"):
-        options["config"] = config or clusters(flow).get(options["channel"].get("bootstrap", ""), {})
+    if not options.get("config") and (given := config or clusters(flow).get(options["channel"].get("bootstrap", ""))):
+        options["config"] = given
     return replace(source, options=options)
 
 
@@ -102,6 +103,34 @@ def _channel(
     elif not found.get("path") and (folder := folder_of(f"{source}_agents")) is not None:
         found["path"] = folder
     return found
+
+
+_HOPS = {
+    "end_to_end": "kept by the agent until the last tier has committed it: exactly once",
+    "store_on_failure": "kept in memory, and on disk while no gateway takes it: at least once",
+    "best_effort": "kept in memory, dropped and counted when no gateway takes it: at most once",
+}
+
+
+def describe_agents(flow: Flow) -> Iterator[tuple[str, str]]:
+    """(tier, text) for each source that agents feed: what they read, and how it travels."""
+    for source in flow.sources.values():
+        if not is_collected(source):
+            continue
+        tier, options = tier_of_agents(flow, source.id), SOURCE.filled(source.options, flow.defaults.profile)
+        group = tier.agents if tier is not None else options["group"]
+        agents = f"agents {group}" if group else "agents without a group"
+        reads = next((options[name] for name in ("path", "command", "listen", "units") if options[name]), "")
+        what = reads if isinstance(reads, str) else " ".join(map(str, reads))
+        gateways = f"gateways {tier.gateways}" if tier is not None and tier.gateways else "any gateway"
+        channel = options["channel"] or {}
+        place = f"topic {channel.get('topic')}" if channel.get("type") == "kafka" else f"folder {channel.get('path', '')}"
+        text = (
+            f"{source.id}: {agents} read {options['input']} {what}".rstrip()
+            + f"; {options['durability']}: a record is {_HOPS[options['durability']]}; log synced: {options['sync']}, at most "
+            f"{show_bytes(options['spill'])}; {options['compression']} over {gateways} to {place}"
+        )
+        yield (tier.id if tier is not None else AGENT_TIER), text
 
 
 def tier_of_agents(flow: Flow, source: str) -> AgentTier | None:

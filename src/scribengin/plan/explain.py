@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.plan.agent_lanes import describe_agents, is_collected
 from scribengin.plan.describe import describe, span
 from scribengin.plan.graph import Graph
 from scribengin.plan.guarantees import written_by_spark
@@ -45,6 +46,7 @@ def _lines(plan: Plan, changes: PlanChanges | None, advice: Sequence[str]) -> It
     count = len(plan.queries)
     yield f"flow {plan.flow.name}: 1 tier ({plan.tier}), {count} {'query' if count == 1 else 'queries'}"
     yield from about_lines(plan.flow)
+    yield from agent_lines(plan.flow)
     yield from tier_lines(plan)
     yield from hint_lines([*plan.hints, *advice])
     yield from change_lines(changes)
@@ -54,6 +56,14 @@ def about_lines(flow: Flow) -> Iterator[str]:
     """The flow's `about` text."""
     if flow.about:
         yield from textwrap.wrap(" ".join(flow.about.split()), _width(), initial_indent="  ", subsequent_indent="  ")
+
+
+def agent_lines(flow: Flow) -> Iterator[str]:
+    """What agents run for the flow, after an empty line; nothing if they feed none of its sources."""
+    for number, (tier, text) in enumerate(describe_agents(flow)):
+        if number == 0:
+            yield ""
+        yield from wrapped(f"tier {tier}  ", text)
 
 
 def tier_lines(plan: Plan, words: Mapping[str, str] | None = None) -> Iterator[str]:
@@ -121,6 +131,8 @@ class _Text:
         declared = self._plan.flow.node(node.id)
         types = catalog.sink_types(internal=True) if isinstance(declared, Sink) else catalog.source_types(internal=True)
         text = self._words.get(node.id) or describe(declared, types)
+        if isinstance(declared, Source) and is_collected(declared):
+            text = f"records of agents, {declared.options['format']}"
         if node.stateful and isinstance(declared, Step):
             marks = [f"{mark.column} {span(mark.delay_s)} of {mark.origin}" for mark in self._resolved.reaching(declared)]
             rules = f"the slowest of {', '.join(marks)}" if len(marks) > 1 else "".join(marks)

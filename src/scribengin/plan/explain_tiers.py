@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.units import show_bytes
 from scribengin.plan.channel_text import properties
 from scribengin.plan.describe import span
-from scribengin.plan.explain import about_lines, change_lines, hint_lines, mermaid_id, mermaid_lines, query_json, tier_lines, wrapped
+from scribengin.plan.explain import (
+    about_lines,
+    agent_lines,
+    change_lines,
+    hint_lines,
+    mermaid_id,
+    mermaid_lines,
+    query_json,
+    tier_lines,
+    wrapped,
+)
 from scribengin.plan.explain import explain as explain_tier
 from scribengin.plan.graph import Graph, base
 from scribengin.plan.python_functions import inspect_function, inspect_utilities
@@ -70,6 +80,7 @@ def _lines(plan: FlowPlan, changes: PlanChanges | None, advice: Sequence[str]) -
     tiers = f"{len(plan.tiers)} tier{'s' * (len(plan.tiers) != 1)} ({names})"
     yield from wrapped(f"flow {plan.flow.name}: ", f"{tiers}, {queries} {'query' if queries == 1 else 'queries'}")
     yield from about_lines(plan.flow)
+    yield from agent_lines(plan.flow)
     for tier in plan.tiers:
         yield ""
         yield from wrapped(f"tier {tier.tier}", _where(plan.flow.tiers[tier.tier]))

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from scribengin.agent.inputs.lines import READ_BYTES
+from scribengin.agent.inputs.line_streams import READ_BYTES
 from scribengin.agent.inputs.sockets import RetryTimes
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from scribengin.agent.inputs import Chunk, InputReport
 from scribengin.agent.inputs.children import LOG, ChildRuns
-from scribengin.agent.inputs.lines import ChunkJoiner, LineCutter, origin_of
+from scribengin.agent.inputs.line_streams import ChunkJoiner, LineCutter, origin_of
 from scribengin.core.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from scribengin.agent.inputs.lines import RecordBlock
+    from scribengin.agent.inputs.line_streams import RecordBlock
     from scribengin.wire.frames import FrameOrigin
     from scribengin.wire.protocol import LaneConfig
 

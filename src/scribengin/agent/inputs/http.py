@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.lines import ChunkJoiner, LineCutter, origin_of, too_long
+from scribengin.agent.inputs.line_streams import ChunkJoiner, LineCutter, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     EVENT_S,
     LOG,

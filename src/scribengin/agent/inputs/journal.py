@@ -21,13 +21,13 @@ import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
 from scribengin.agent.inputs.children import ChildRuns
-from scribengin.agent.inputs.lines import LineCutter, cut_lines, origin_of
+from scribengin.agent.inputs.line_streams import LineCutter, cut_lines, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.agent.inputs.lines import RecordBlock
+    from scribengin.agent.inputs.line_streams import RecordBlock
     from scribengin.wire.frames import FrameOrigin
     from scribengin.wire.protocol import LaneConfig
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from scribengin.agent.inputs.lines import READ_BYTES
+from scribengin.agent.inputs.line_streams import READ_BYTES
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.net import is_loopback
 

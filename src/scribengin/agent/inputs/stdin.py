@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.lines import READ_BYTES, ChunkJoiner, LineCutter, origin_of
+from scribengin.agent.inputs.line_streams import READ_BYTES, ChunkJoiner, LineCutter, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

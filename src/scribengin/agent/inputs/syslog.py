@@ -29,7 +29,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.lines import ChunkJoiner, RecordBlock, origin_of, too_long
+from scribengin.agent.inputs.line_streams import ChunkJoiner, RecordBlock, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     LOG,
     ListenPlace,

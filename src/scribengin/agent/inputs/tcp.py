@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.lines import ChunkJoiner, LineCutter, origin_of
+from scribengin.agent.inputs.line_streams import ChunkJoiner, LineCutter, origin_of
 from scribengin.agent.inputs.sockets import ServerCertificate, StreamServer, listen_place, refuse_exposure
 
 if TYPE_CHECKING:
