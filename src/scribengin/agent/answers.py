@@ -72,7 +72,7 @@ def judge_answer(status: int, retry_after: str | None, body: bytes, sent: SentFr
             return FramesVerdict(
                 "too_large",
                 delay_s=REFUSED_DELAY_S,
-                message=f"{sent.next - sent.sequence:,} records are more than it, or a proxy before it, takes{_quoted(body)}; they are kept. "
+                message=f"{sent.next - sent.sequence:,} records are more than it, or a proxy, takes{_quoted(body)}; they are kept. "
                 "Allow bodies of 8 MiB there, or lower `frame_bytes` of the source, which holds for later records",
             )
         case 429:

@@ -382,6 +382,8 @@ class AgentLane:
             except NoRoom as full:
                 self.state, self.message = "full", str(full)
                 self._log.warning(f"{self.name}: {full}")
+                if self.sender is not None:
+                    self.sender.wake()
             else:
                 if self.state == "full":
                     self.state, self.message = "running", ""
