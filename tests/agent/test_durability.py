@@ -6,6 +6,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from scribengin.agent import lane as lane_module
+from scribengin.agent import sender as sender_module
 from scribengin.agent.buffers import LogBuffer, MemoryBuffer, PositionFile, SpillBuffer
 from scribengin.wal.log import Wal
 from scribengin.wire.frames import FrameHead, FrameOrigin, encode_frame, find_frames
@@ -279,3 +280,40 @@ def test_what_was_not_kept_at_a_stop_is_not_passed_over(tmp_path: Path) -> None:
             wait_for(lambda: len(gateway.all_records()) == count, "all records")
         assert gateway.all_records() == expected(count)
         assert len(gateway.records) == 1
+
+
+def test_what_a_gateway_stored_and_lost_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing new comes, so only reports show that the channel knows of less than was sent."""
+    monkeypatch.setattr(sender_module, "_RESEND_S", 0.3)
+    file = tmp_path / "in.log"
+    file.write_bytes(lines(0, 300))
+    with EdgeGateway(one_lane(file)) as gateway:
+        gateway.commit = False
+        with running_agent(tmp_path / "a", gateway.url):
+            wait_for(lambda: len(gateway.all_records()) == 300, "the records")
+            with gateway.lock:
+                gateway.stored.clear()
+                gateway.records.clear()
+            wait_for(lambda: len(gateway.all_records()) == 300, "the records again")
+            assert gateway.all_records() == expected(300)
+
+
+def test_another_durability_leaves_no_record_of_the_one_before_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_module, "_PROBE_S", 0.3)
+    file, data = tmp_path / "in.log", tmp_path / "a"
+    file.write_bytes(lines(0, 300))
+    with EdgeGateway(one_lane(file)) as gateway:
+        gateway.commit = False
+        with running_agent(data, gateway.url) as agent:
+            wait_for(lambda: len(gateway.all_records()) == 300, "the records")
+            gateway.config = one_lane(file, "r2", durability="best_effort")
+            wait_for(lambda: agent.lanes[LANE].config.durability == "best_effort" and agent.lanes[LANE].leftovers, "the change")
+            with file.open("ab") as more:
+                more.write(lines(300, 100))
+            wait_for(lambda: len(gateway.all_records()) == 400, "more records")
+            assert len(gateway.records) == 2
+            assert gateway.all_records() == expected(400)
+            (left,) = agent.lanes[LANE].leftovers
+            assert left.buffer.first == 0  # they were stored, and `end_to_end` keeps them until they are committed
+            gateway.commit = True
+            wait_for(lambda: left.buffer.first == 300, "commits")

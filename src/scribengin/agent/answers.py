@@ -12,7 +12,7 @@ from scribengin.wire.protocol import FramesAnswer
 MOST_ANSWER_BYTES = 64 * 1024
 MOST_DELAY_S = 300.0
 REFUSED_DELAY_S = 15.0
-"""a token that was removed comes back by a person; asking more often helps nobody"""
+"""an operator has to issue another token; to ask more often only adds load"""
 UNKNOWN_DELAY_S = 2.0
 _decode = msgspec.json.Decoder(FramesAnswer).decode
 
