@@ -131,7 +131,7 @@ def _measure_idle(folder: Path, arguments: argparse.Namespace, cores: list[int])
     logs = folder / "logs"
     logs.mkdir(parents=True)
     for number in range(arguments.idle):
-        (logs / f"{number}.log").write_bytes(b"one line\n")
+        (logs / f"{number}.log").write_bytes(b"the first line of file %d\n" % number)
     pattern = str(logs / "*.log") if arguments.input == "tail" else str(logs / "0.log")
     with _gateway(cores, {"path": [pattern], "from": "beginning"}, arguments.input) as url:
         expected = arguments.idle if arguments.input == "tail" else 1

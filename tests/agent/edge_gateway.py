@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 
 
 def wait_for(condition: Callable[[], Any], what: str = "the condition") -> Any:

@@ -302,8 +302,8 @@ def test_an_input_that_this_release_does_not_have_is_reported_and_others_run(tmp
     file.write_bytes(lines(0, 10))
     config = one_lane(file)
     lane = msgspec.structs.replace(config.lanes[LANE], source="new", input="telepathy")
-    with EdgeGateway(AgentConfig("r", {**config.lanes, "web.new": lane}, [], 0.2)) as gateway:
-        with running_agent(tmp_path / "a", gateway.url) as agent:
-            wait_for(lambda: len(gateway.all_records()) == 10, "the other lane")
-            wait_for(lambda: any(report.lanes.get("web.new") and report.lanes["web.new"].state == "failed" for report in gateway.reports))
-            assert "has no input 'telepathy'; update the agent" in agent.lanes["web.new"].report().message
+    both = AgentConfig("r", {**config.lanes, "web.new": lane}, [], 0.2)
+    with EdgeGateway(both) as gateway, running_agent(tmp_path / "a", gateway.url) as agent:
+        wait_for(lambda: len(gateway.all_records()) == 10, "the other lane")
+        wait_for(lambda: any("web.new" in each.lanes and each.lanes["web.new"].state == "failed" for each in gateway.reports))
+        assert "has no input 'telepathy'; update the agent" in agent.lanes["web.new"].report().message

@@ -433,6 +433,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _status(arguments[1:])
     parser = ArgumentParser(
         "scribengin agent",
+        allow_abbrev=False,  # `--token SECRET` must not pass for --token-file
         description="Read files, commands and sockets of this host as flows say, and send the records to gateways. "
         "`status` as first argument prints the state of the agent of a folder.",
     )
