@@ -56,6 +56,8 @@ class FileContent:
     """the last bytes before the position; empty: unknown"""
     followed: bool = False
     """whether a file that has it is being read"""
+    latest: str = ""
+    """the newest path that has led to it"""
     complete: bool = False
     """whether it was read to the end that it will ever have"""
 
@@ -284,34 +286,32 @@ def open_reader(path: str) -> tuple[PlainReader | GzipReader, os.stat_result]:
     return GzipReader(descriptor) if packed else PlainReader(descriptor), status
 
 
-_ROTATED_WORDS = {"", "gz", "old", "bak", "backup", "prev", "orig", "copy", "save", "rotated", "archived"}
+_ROTATED_WORDS = {"gz", "old", "bak", "backup", "prev", "orig", "copy", "save", "rotated", "archived"}
 _DATE = re.compile(r"\d[\dTZ:h]*")
 
 
-def is_name_after(path: str, original: str) -> bool:
-    """Whether a name is one that rotation gives to a file.
-
-    >>> [is_name_after(name, "app.log") for name in ("app.log.1", "app.log-20270101.gz", "app-1.log")]
-    [True, True, True]
-    >>> [is_name_after(name, "app.log") for name in ("app-error.log", "apple.log", "app.log")]
-    [False, False, False]
-    """
-    name, before = Path(path).name, Path(original).name
-    stem, *words = re.split(r"[.\-_~]+", before)
-    if before.startswith(name) or not stem or not name.startswith(stem):
-        return False
-    return all(word in _ROTATED_WORDS or word in words or _DATE.fullmatch(word) for word in re.split(r"[.\-_~]+", name[len(stem) :]))
-
-
 def likely_originals(path: str) -> list[str]:
-    """The names that a file may have had before rotation gave it this one.
+    """The paths that a file may have had before rotation gave it this one.
 
-    >>> likely_originals("/logs/app.log.1.gz"), likely_originals("/logs/app-20270101.log")
-    (['/logs/app.log.1', '/logs/app.log', '/logs/app'], ['/logs/app-20270101', '/logs/app', '/logs/app.log'])
+    >>> likely_originals("/logs/app.log.1.gz")
+    ['/logs/app.log.1', '/logs/app.log', '/logs/app']
+    >>> likely_originals("/logs/app-20270101.log.gz")
+    ['/logs/app-20270101.log', '/logs/app-20270101', '/logs/app', '/logs/app.log']
+    >>> likely_originals("/logs/app-error.log"), likely_originals("/logs/33.log")
+    (['/logs/app-error', '/logs/app'], ['/logs/33'])
     """
     folder, name = os.path.split(path)
     names = [name[: found.start()] for found in re.finditer(r"[.\-_~]", name)][::-1]
-    words = re.split(r"([.\-_~]+)", name)
-    kept = [words[0], *(words[at] + words[at + 1] for at in range(1, len(words), 2) if not _DATE.fullmatch(words[at + 1]))]
-    names.append("".join(kept))
+    first, *rest = re.split(r"([.\-_~]+)", name)
+    words = zip(rest[::2], rest[1::2], strict=True)
+    names.append(first + "".join(mark + word for mark, word in words if word not in _ROTATED_WORDS and not _DATE.fullmatch(word)))
     return [f"{folder}/{each}" for each in dict.fromkeys(names) if each and each != name]
+
+
+def is_name_after(path: str, original: str) -> bool:
+    """Whether a name is one that rotation gives to a file, in any folder.
+
+    >>> [is_name_after(name, "app.log") for name in ("app.log.1", "app.log-20270101.gz", "old/app-1.log", "app-error.log", "app.log")]
+    [True, True, True, False, False]
+    """
+    return Path(original).name in {Path(each).name for each in likely_originals(path)}

@@ -62,6 +62,7 @@ COLD_S = 10.0
 COLD_FILES = 400
 SURE_HEAD = 256
 """a fingerprint of at least so many bytes recognises a copy under any name"""
+LAST_USED = 10
 _KEPT_REST = 256 * 1024
 
 
@@ -129,7 +130,7 @@ class TailInput:
         self._host = os.uname().nodename
         self._cutters: dict[TextEncoding, RecordCutter] = {}
         self._cutter_for(b"")  # refuses what is not valid before anything is read
-        self._most_open = max(8, min(self.open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+        self._most_open = max(2 * LAST_USED, min(self.open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._known = KnownContents()
         self._files: dict[FileKey, TailedFile] = {}
         self._paths: dict[str, TailedFile] = {}
@@ -252,7 +253,7 @@ class TailInput:
 
     def _scan(self, now: float, *, force: bool = False) -> None:
         """Match the patterns again, and find out which files the paths lead to."""
-        begin = time.monotonic()
+        begin = time.thread_time()
         found: dict[str, os.stat_result | None] = {}
         paths = self._patterns.paths(time.time_ns())
         for path in self._refused.keys() - paths:
@@ -296,7 +297,7 @@ class TailInput:
             if adopted is not None:
                 self._lead_to(path, adopted, left.get(path))
         self._find_rests(now)
-        self._next_scan = now + max(self._poll_s, min(1.0, 4 * self._poll_s), 50 * (time.monotonic() - begin))
+        self._next_scan = now + max(self._poll_s, min(1.0, 4 * self._poll_s), min(10.0, 50 * (time.thread_time() - begin)))
 
     def _take_heads(self, now: float) -> None:
         """Take the fingerprints of files that were empty, before new files are compared with them."""
@@ -312,6 +313,7 @@ class TailInput:
     def _lead_to(self, path: str, file: TailedFile, before: TailedFile | None) -> None:
         self._paths[path] = file
         file.paths.add(path)
+        file.content.latest = path
         if file.path == path and file.moved_at is not None:
             file.moved_at = None
             self._moved.pop(file, None)
@@ -332,8 +334,11 @@ class TailInput:
 
     def _still(self, file: TailedFile, path: str, status: os.stat_result) -> bool:
         """Whether an inode has the content that it had; that of an open file cannot be used again."""
-        if file.reader is not None or file.copied is not None or not file.content.head_bytes:
+        if file.reader is not None:
             return True
+        if file.copied is not None or not file.content.head_bytes:
+            self._leave(file, complete=False)
+            return False
         try:
             reader, _ = open_reader(path)
         except OSError:
@@ -416,18 +421,21 @@ class TailInput:
                 self._truncated(other, now)
             if not other.content.head_bytes and self._opens(other):
                 self._begin(other, now)
+        if not self._opens(file):
+            return None
         likely = [content for content in self._known.with_head_of(file.reader) if self._may_be_copy(content, file, now)]
         if likely:
             return max(likely, key=lambda content: content.end)
         if len(beginning) < HEAD_BYTES and not file.packed:  # a copy that is just being made
-            for other in originals:
-                if other.content.head_bytes and self._begins_like(file, other.content, now):
-                    return other.content
+            for content in [other.content for other in originals]:
+                if content.head_bytes and self._begins_like(file, content, now):
+                    return content
         return None
 
     def _may_be_copy(self, content: FileContent, file: TailedFile, now: float) -> bool:
         """Whether a file that has the fingerprint of a content may be a copy of it. Files of other programs may begin in the same way."""
-        renamed, sure = is_name_after(file.path, content.path), content.head_bytes >= SURE_HEAD
+        renamed = any(is_name_after(file.path, path) for path in {content.path, content.latest or content.path})
+        sure = content.head_bytes >= SURE_HEAD
         if content.key == file.key or not (renamed or sure):
             return False
         if content.followed:
@@ -438,7 +446,7 @@ class TailInput:
         tail = bool(content.tail) and file.reader.read(len(content.tail), content.end - len(content.tail)) == content.tail
         if content.path == file.path:  # a file that was replaced by one that begins with it, as rsync does
             return tail and content.end >= HEAD_BYTES
-        return tail if content.tail else renamed or content.end <= content.head_at + content.head_bytes
+        return tail and (renamed or content.end > HEAD_BYTES) if content.tail else renamed
 
     def _begins_like(self, file: TailedFile, content: FileContent, now: float) -> bool:
         """Whether all that a file has now is also in one that has a content, at the same place."""
@@ -513,6 +521,7 @@ class TailInput:
             return
         reader = file.reader
         assert reader is not None
+        file.size = os.fstat(reader.descriptor).st_size
         self._is_no_copy(file)
         content, tail, end = file.content, original.tail, original.end
         if not file.packed and file.size <= end:
@@ -686,6 +695,9 @@ class TailInput:
                 self._finish_packed(file, reader)
             return False
         original = self._original_of(file, beginning, now)
+        if file.reader is not reader:  # it was closed meanwhile
+            self._queue(file)
+            return False
         if original is not None:
             content.followed = False
             file.copied = original
@@ -857,7 +869,9 @@ class TailInput:
 
     def _close_idle(self) -> None:
         if len(self._opened) > self._most_open:
-            idle = (file for file in self._opened if not file.queued and file.paths and not file.rest and file.size <= file.content.end)
+            # those that were used last may be in use now
+            before = list(self._opened)[:-LAST_USED]
+            idle = (file for file in before if not file.queued and file.paths and not file.rest and file.size <= file.content.end)
             for file in [file for file, _ in zip(idle, range(len(self._opened) - self._most_open), strict=False)]:
                 self._close_file(file)
 
