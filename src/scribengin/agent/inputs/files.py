@@ -11,18 +11,22 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import google_crc32c
+import msgspec
+
+from scribengin.wire.frames import FrameOrigin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from scribengin.wire.frames import FrameOrigin
+    from scribengin.agent.inputs.lines import RecordCutter
 
 HEAD_BYTES = 1024
 """the largest fingerprint"""
@@ -286,6 +290,46 @@ def open_reader(path: str) -> tuple[PlainReader | GzipReader, os.stat_result]:
     return GzipReader(descriptor) if packed else PlainReader(descriptor), status
 
 
+@dataclass(slots=True, eq=False)
+class TailedFile:
+    """A file that is followed."""
+
+    key: FileKey
+    path: str
+    content: FileContent
+    paths: set[str] = field(default_factory=set)
+    reader: PlainReader | GzipReader | None = None
+    packed: bool = False
+    size: int = 0
+    mtime_ns: int = 0
+    changed_at: float = 0.0
+    moved_at: float | None = None
+    """since when its first path does not lead to it"""
+    flushed: bool = False
+    """whether a last line without a line end may be delivered"""
+    after: TailedFile | None = None
+    """the file that is read before it: its predecessor of the same path"""
+    copied: FileContent | None = None
+    """the content that it is a copy of, until that is gone"""
+    cutter: RecordCutter | None = None
+    rest: bytes = b""
+    """what was read and is not a whole record: it may be gone when the file is truncated"""
+    long_end: int = 0
+    """how far a record that is too long was searched for its end; 0: there is none"""
+    queued: bool = False
+
+
+@dataclass(slots=True)
+class UnreadRest:
+    """A content that was gone before it was read to its end, as far as known: `seen` bytes of it were there. A copy may have the rest."""
+
+    content: FileContent
+    seen: int
+    until: float
+    partial: bytes = b""
+    cutter: RecordCutter | None = None
+
+
 _ROTATED_WORDS = {"gz", "old", "bak", "backup", "prev", "orig", "copy", "save", "rotated", "archived"}
 _DATE = re.compile(r"\d[\dTZ:h]*")
 
@@ -315,3 +359,45 @@ def is_name_after(path: str, original: str) -> bool:
     [True, True, True, False, False]
     """
     return Path(original).name in {Path(each).name for each in likely_originals(path)}
+
+
+def keys_of_output() -> set[FileKey]:
+    """The files that the agent itself writes its log to."""
+    keys = set()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            status = os.fstat(stream.fileno())
+        except (OSError, ValueError, AttributeError):
+            continue
+        if stat.S_ISREG(status.st_mode):
+            keys.add((status.st_dev, status.st_ino))
+    return keys
+
+
+def inodes_in(folder: str) -> dict[int, str]:
+    """Inode → name of what is in a folder; empty if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.inode(): entry.name for entry in entries}
+    except OSError:
+        return {}
+
+
+def read_positions(path: Path) -> dict[str, FrameOrigin]:
+    """The positions that `from: end` has set at the first start of a lane: no frame has them."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, FrameOrigin])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def write_positions(path: Path, contents: Sequence[FileContent]) -> None:
+    """Keep the positions that `from: end` has set, durably: it counts only once."""
+    positions = {content.identity: FrameOrigin(file=content.path, end=content.end) for content in contents}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    with new.open("wb") as file:
+        file.write(msgspec.json.encode(positions))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

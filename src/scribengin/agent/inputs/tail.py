@@ -21,15 +21,11 @@ import errno
 import os
 import resource
 import stat
-import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
 from scribengin.agent.inputs.files import (
@@ -42,10 +38,16 @@ from scribengin.agent.inputs.files import (
     GzipReader,
     KnownContents,
     PlainReader,
+    TailedFile,
+    UnreadRest,
+    inodes_in,
     is_name_after,
+    keys_of_output,
     likely_originals,
     open_reader,
+    read_positions,
     restored_contents,
+    write_positions,
 )
 from scribengin.agent.inputs.lines import TOO_LONG_HEAD, RecordCutter, RecordRun, TextEncoding, encoding_for
 from scribengin.agent.inputs.patterns import PathPatterns
@@ -64,46 +66,6 @@ SURE_HEAD = 256
 """a fingerprint of at least so many bytes recognises a copy under any name"""
 LAST_USED = 10
 _KEPT_REST = 256 * 1024
-
-
-@dataclass(slots=True, eq=False)
-class TailedFile:
-    """A file that is followed."""
-
-    key: FileKey
-    path: str
-    content: FileContent
-    paths: set[str] = field(default_factory=set)
-    reader: PlainReader | GzipReader | None = None
-    packed: bool = False
-    size: int = 0
-    mtime_ns: int = 0
-    changed_at: float = 0.0
-    moved_at: float | None = None
-    """since when its first path does not lead to it"""
-    flushed: bool = False
-    """whether a last line without a line end may be delivered"""
-    after: TailedFile | None = None
-    """the file that is read before it: its predecessor of the same path"""
-    copied: FileContent | None = None
-    """the content that it is a copy of, until that is gone"""
-    cutter: RecordCutter | None = None
-    rest: bytes = b""
-    """what was read and is not a whole record: it may be gone when the file is truncated"""
-    long_end: int = 0
-    """how far a record that is too long was searched for its end; 0: there is none"""
-    queued: bool = False
-
-
-@dataclass(slots=True)
-class UnreadRest:
-    """A content that was gone before it was read to its end, as far as known: `seen` bytes of it were there. A copy may have the rest."""
-
-    content: FileContent
-    seen: int
-    until: float
-    partial: bytes = b""
-    cutter: RecordCutter | None = None
 
 
 class TailInput:
@@ -149,18 +111,19 @@ class TailInput:
         self._events: deque[str] = deque(maxlen=8)
         self.lost_bytes = 0
         """bytes that are known to be lost by truncations"""
-        self._own_keys = _keys_of_output()
+        self._own_keys = keys_of_output()
         self._next_look = self._next_scan = 0.0
         self._closing = threading.Event()
         now = time.monotonic()
         self._skips = options.get("from") == "end" and not positions and not self._start_file.exists()
-        for content in restored_contents({**self._skipped_before(), **positions}):
+        for content in restored_contents({**read_positions(self._start_file), **positions}):
             self._known.add(content)
         self._scan(now, force=True)
         self._find_absent(now)
         if self._skips:
             self._skips = False
-            self._write_skipped()
+            kept = [file.content for file in self._files.values() if file.copied is None]
+            write_positions(self._start_file, [content for content in kept if content.end])
 
     # what the lane calls
 
@@ -168,7 +131,7 @@ class TailInput:
         """What is new in the files, each in its order, at most a block of one before the next one is read."""
         now = time.monotonic()
         if now >= self._next_look:
-            self._look(now)
+            self._ask_files(now)
         chunks, self._urgent = self._urgent, []
         left = most_bytes - sum(len(chunk.payload) for chunk in chunks)
         idle = 0
@@ -202,7 +165,7 @@ class TailInput:
 
     # what the paths lead to
 
-    def _look(self, now: float) -> None:
+    def _ask_files(self, now: float) -> None:
         force = False
         for path in self._paths_to_ask(now):
             file = self._paths.get(path)
@@ -544,7 +507,7 @@ class TailInput:
     def _find_copy(self, content: FileContent, now: float) -> bool:
         """Look beside a file that is gone for a copy of it, whether a pattern matches it or not."""
         folder = str(Path(content.path).parent)
-        paths = [f"{folder}/{name}" for name in sorted(_inodes(folder).values())]
+        paths = [f"{folder}/{name}" for name in sorted(inodes_in(folder).values())]
         paths = [path for path in paths if path not in self._paths and is_name_after(path, content.path)]
         return any(self._adopt_beside(path, content, now) for path in paths)
 
@@ -555,7 +518,7 @@ class TailInput:
             if not content.followed:
                 folder = str(Path(content.path).parent)
                 if folder not in folders:
-                    folders[folder] = _inodes(folder)
+                    folders[folder] = inodes_in(folder)
                 name = folders[folder].get(content.key[1])
                 if name is None or not self._adopt_beside(f"{folder}/{name}", content, now):
                     self._find_copy(content, now)
@@ -847,7 +810,7 @@ class TailInput:
         folder = str(Path(file.path).parent)
         for path in dict.fromkeys((*file.paths, file.path, "")):
             try:
-                reader, status = open_reader(path or f"{folder}/{_inodes(folder).get(file.key[1], '')}")
+                reader, status = open_reader(path or f"{folder}/{inodes_in(folder).get(file.key[1], '')}")
             except OSError as error:
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
                     self._refuse(path, error)
@@ -918,25 +881,6 @@ class TailInput:
             content.end, content.line = end, -1
             content.tail = self._tail_of(file, end)
 
-    def _skipped_before(self) -> dict[str, FrameOrigin]:
-        """The positions that the first start has set."""
-        try:
-            return msgspec.json.decode(self._start_file.read_bytes(), type=dict[str, FrameOrigin])
-        except (OSError, msgspec.MsgspecError):
-            return {}
-
-    def _write_skipped(self) -> None:
-        """Keep the positions of the first start: no frame has them, and `from: end` counts only once."""
-        kept = [file.content for file in self._files.values() if file.copied is None]
-        positions = {content.identity: FrameOrigin(file=content.path, end=content.end) for content in kept if content.end}
-        self._start_file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._start_file.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(msgspec.json.encode(positions))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._start_file)
-
 
 def open(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> TailInput:
     """Follow the files of a lane, from the positions that are kept.
@@ -945,24 +889,3 @@ def open(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -
         EnvironmentFault: The encoding or a regular expression is not valid.
     """
     return TailInput(lane, positions, folder)
-
-
-def _keys_of_output() -> set[FileKey]:
-    """The files that the agent itself writes its log to."""
-    keys = set()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            status = os.fstat(stream.fileno())
-        except (OSError, ValueError, AttributeError):
-            continue
-        if stat.S_ISREG(status.st_mode):
-            keys.add((status.st_dev, status.st_ino))
-    return keys
-
-
-def _inodes(folder: str) -> dict[int, str]:
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.inode(): entry.name for entry in entries}
-    except OSError:
-        return {}
