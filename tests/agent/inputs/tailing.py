@@ -57,11 +57,16 @@ class Tailing:
         self.folder.mkdir(exist_ok=True)
         self.chunks: list[Chunk] = []
         self.messages: list[str] = []
+        self._records: list[bytes] = []
+        self._divided = 0
         self.input = QuickTail(lane, positions or {}, folder)
 
     @property
     def records(self) -> list[bytes]:
-        return [record for chunk in self.chunks for record in records_of(chunk)]
+        for chunk in self.chunks[self._divided :]:
+            self._records += records_of(chunk)
+        self._divided = len(self.chunks)
+        return self._records
 
     @property
     def texts(self) -> list[str]:
@@ -103,6 +108,7 @@ class Tailing:
         """Forget all but the first chunks, and start again from their positions."""
         self.input.close()
         self.chunks = self.chunks[:durable]
+        self._records, self._divided = [], 0
         self.input = QuickTail(self.lane, self.positions, self.folder)
 
     def close(self) -> None:

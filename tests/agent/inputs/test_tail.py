@@ -175,6 +175,17 @@ def test_a_truncated_file_is_read_from_its_beginning(start_tail: StartTail, logs
     assert tail.texts == numbered(0, 50) + numbered(1000, 1000 + count)
 
 
+def test_a_file_that_is_written_again_with_the_same_long_beginning_is_another(start_tail: StartTail, logs: Path) -> None:
+    log = logs / "table.csv"
+    header = "name," * 500
+    log.write_text(lines([header, *numbered(0, 50)]))
+    tail = start_tail(log)
+    tail.until(lambda: len(tail.records) == 51)
+    log.write_text(lines([header, *numbered(1000, 1090)]))
+    tail.until(lambda: len(tail.records) == 51 + 91)
+    assert tail.texts == [header, *numbered(0, 50), header, *numbered(1000, 1090)]
+
+
 def test_what_a_truncated_file_had_is_read_from_its_copy(start_tail: StartTail, logs: Path) -> None:
     log = logs / "app.log"
     append(log, lines(numbered(0, 50)))
@@ -198,7 +209,7 @@ def test_a_loss_by_truncation_is_counted_and_reported(start_tail: StartTail, log
     tail = start_tail(log)
     tail.until(lambda: len(tail.records) == 50)
     append(log, lines(numbered(50, 60)))
-    tail.input._look(time.monotonic())  # it is seen, and not read
+    tail.input._ask_files(time.monotonic())  # it is seen, and not read
     log.write_text("new\n")
     tail.until(lambda: tail.input.lost_bytes > 0)
     assert tail.input.lost_bytes == len(lines(numbered(50, 60)))

@@ -21,7 +21,7 @@ from tests.agent.inputs.tailing import Tailing, lane_config, records_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-LIMIT_S = 6.0
+LIMIT_S = 60.0
 
 RENAMES = ("rename", "compress", "delete", "used inode")
 COPIES = ("copytruncate", "compressed copy", "copytruncate without append")
@@ -55,7 +55,6 @@ class Storm:
     no_crash: threading.Lock = field(default_factory=threading.Lock)
     tail: Tailing | None = None
     rotated: list[tuple[Path, int]] = field(default_factory=list)
-    trace: list = field(default_factory=list)
     failed: BaseException | None = None
 
     def write(self, rotations: int) -> None:
@@ -87,8 +86,6 @@ class Storm:
 
     def _rotate(self, kind: str, log: Path, file: object, number: int, dice: random.Random) -> None:
         old = self.folder / f"app.log.{number}"
-        import sys
-        self.trace.append((time.monotonic(), kind, number, self.numbers))
         packed = self.folder / f"app.log.{number}.gz"
         match kind:
             case "rename" | "compress":
@@ -161,20 +158,12 @@ def weather(storm: Storm, tail: Tailing, rotations: int, seed: int) -> int:
 
     while writer.is_alive() or len(storm.durable) < storm.numbers:
         missing = sorted(set(range(storm.numbers)) - storm.durable)
-        if time.monotonic() > end or storm.failed:
-            gone = set()
-            for i in range(len(missing)):
-                n = missing[i]
-                gone |= {j for j, t in enumerate(storm.trace) if t[1] != "crash" and t[3] > n and not any(u[1] != "crash" and u[3] > n for u in storm.trace[:j])}
-            for j in sorted(gone): print("MISS", storm.trace[j-1:j+3])
-            for f in tail.input._files.values(): print("FILE", f)
         assert storm.failed is None
         assert time.monotonic() < end, (len(missing), missing[:20], tail.message, tail.input._files.keys())
         tail.poll(dice.choice([10_000, 100_000, 2**22]))
         if dice.random() < 0.5:
             make_durable()
         if writer.is_alive() and time.monotonic() > next_crash and storm.no_crash.acquire(blocking=False):
-            storm.trace.append((time.monotonic(), "crash", kept))
             tail.crash(durable=kept)
             crashes += 1
             storm.no_crash.release()
@@ -203,11 +192,6 @@ def test_each_line_of_a_storm_of_rotations_is_read_once(
     finally:
         tail.close()
     counts = Counter(number_of(storm.run, record) for record in tail.records)
-    for chunk in tail.chunks:
-        if 0: pass
-        if any(counts[number_of(storm.run, record)] > 1 for record in records_of(chunk)):
-            ns = [number_of(storm.run, record) for record in records_of(chunk)]
-            print("DUP", ns[0], ns[-1], chunk.origin.file[-12:], chunk.origin.identity, chunk.origin.offset, chunk.origin.end)
     lost = storm.numbers - len(counts)
     assert not [(number, count) for number, count in counts.items() if count > 1]
     assert lost == 0
