@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import socket
 import ssl
@@ -11,6 +12,8 @@ import threading
 import time
 from contextlib import closing
 from datetime import datetime
+from logging.handlers import SysLogHandler
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,12 +27,15 @@ from tests.agent.inputs.lanes import Authority, lane_of, poll_records, poll_unti
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from scribengin.agent.inputs import Chunk
 
 FIRST = b"<34>1 2003-10-11T22:14:15.003Z mymachine su - ID47 - first"
 SECOND = b"<13>Feb 28 10:00:00 host app[1]: second"
+
+
+def counted(message: bytes) -> bytes:
+    return b"%d %b" % (len(message), message)
 
 
 def opened(options: dict[str, Any], tmp_path: Path, **config: Any) -> SyslogInput:
@@ -44,15 +50,13 @@ def udp(tmp_path: Path) -> Iterator[SyslogInput]:
         yield found
 
 
-def counted(message: bytes) -> bytes:
-    return b"%d %b" % (len(message), message)
-
-
 # Framing.
 
 STREAMS = [
     b"".join((FIRST, b"\n", SECOND, b"\n")),
     b"".join((FIRST, b"\r\n", SECOND, b"\0\n")),
+    b"".join((FIRST, b"\0", SECOND, b"\0")),
+    b"".join((FIRST, b"\0", counted(SECOND))),
     b"".join((counted(FIRST), counted(SECOND))),
     b"".join((counted(FIRST), SECOND, b"\n")),
     b"".join((FIRST, b"\n", counted(SECOND))),
@@ -122,8 +126,8 @@ def test_any_counted_messages_cut_anywhere_are_found(messages: list[bytes], data
 def test_any_bytes_are_read_without_a_fault_and_none_is_lost(parts: list[bytes], most: int) -> None:
     framing = SyslogFraming("newline", most)
     found = [message for part in parts for message in framing.feed(part)] + framing.end()
-    expected = [line[: most + 1] for line in b"".join(parts).split(b"\n") if line not in (b"", b"\r", b"\0")]
-    assert [each for each in found if each.strip(b"\r\0")] == [each for each in expected if each.strip(b"\r\0")]
+    expected = [line[: most + 1] for line in b"".join(parts).replace(b"\0", b"\n").split(b"\n")]
+    assert [each for each in found if each.strip(b"\r")] == [each for each in expected if each.strip(b"\r")]
     framing = SyslogFraming("auto", most)
     for part in parts:
         framing.feed(part)
@@ -353,6 +357,22 @@ def test_logger_is_understood(form: list[str], way: list[str], tmp_path: Path) -
         assert abs(datetime.fromisoformat(each["timestamp"]).timestamp() - time.time()) < 3600
 
 
+@pytest.mark.parametrize("way", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
+def test_the_handler_of_python_is_understood(way: socket.SocketKind, tmp_path: Path) -> None:
+    """It ends each message with NUL, over TCP too, and writes no header."""
+    listen = f"{'udp' if way == socket.SOCK_DGRAM else 'tcp'}://127.0.0.1:0"
+    with closing(opened({"listen": listen}, tmp_path)) as found:
+        handler = SysLogHandler(("127.0.0.1", found.port), facility=SysLogHandler.LOG_LOCAL3, socktype=way)
+        logger = logging.Logger("shop")
+        logger.addHandler(handler)
+        for number in range(3):
+            logger.warning("order %d was paid", number)
+        records = [json.loads(record) for record in poll_records(found, 3)]
+        handler.close()
+    assert [each["message"] for each in records] == [f"<156>order {number} was paid" for number in range(3)]
+    assert {(each["facility"], each["severity"]) for each in records} == {(19, 4)}
+
+
 RSYSLOG = """
 module(load="imfile" mode="polling" pollingInterval="1")
 global(workDirectory="{work}")
@@ -399,3 +419,34 @@ def test_rsyslog_is_understood(tmp_path: Path) -> None:
         assert [each["message"].strip() for each in found] == [f"order {number} was paid" for number in range(count)]
         assert {(each["facility"], each["severity"], each["app"]) for each in found} == {(19, 4, "shop")}
         assert not [each for each in found if "parse_error" in each]
+
+
+RSYSLOG_TLS = """
+global(workDirectory="{work}" DefaultNetstreamDriver="ossl" DefaultNetstreamDriverCAFile="{authority}"
+       DefaultNetstreamDriverCertFile="{certificate}" DefaultNetstreamDriverKeyFile="{key}")
+module(load="imfile" mode="polling" pollingInterval="1")
+ruleset(name="out") {{
+  action(type="omfwd" target="127.0.0.1" port="{port}" protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format"
+         StreamDriver="ossl" StreamDriverMode="1" StreamDriverAuthMode="x509/certvalid")
+}}
+input(type="imfile" file="{file}" tag="shop:" severity="warning" facility="local3" ruleset="out")
+"""
+
+
+@pytest.mark.skipif(not list(Path("/usr/lib").glob("*/rsyslog/lmnsd_ossl.so")), reason="no rsyslog with TLS of OpenSSL")
+def test_rsyslog_is_understood_over_tls_with_a_client_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    (certificate, key), own = authority.issue("server"), authority.issue("client")
+    options = {"listen": "tls://127.0.0.1:0", "certificate": str(certificate), "key": str(key), "client_ca": str(authority.file)}
+    file, settings = tmp_path / "lines.log", tmp_path / "rsyslog.conf"
+    file.write_text("".join(f"order {number} was paid\n" for number in range(300)))
+    with closing(opened(options, tmp_path)) as found:
+        places = {"authority": authority.file, "certificate": own[0], "key": own[1], "file": file, "port": found.port}
+        settings.write_text(RSYSLOG_TLS.format(work=tmp_path, **places))
+        daemon = subprocess.Popen(["rsyslogd", "-n", "-f", str(settings), "-i", str(tmp_path / "pid")], stderr=subprocess.DEVNULL)
+        try:
+            records = poll_records(found, 300)
+        finally:
+            daemon.terminate()
+            daemon.wait(60)
+    assert [json.loads(record)["message"] for record in records] == [f"order {number} was paid" for number in range(300)]

@@ -1,8 +1,8 @@
 """The input `syslog`: messages over UDP, TCP or TLS, in the formats of RFC 5424 and RFC 3164.
 
 Over UDP a record is a datagram. Over TCP and TLS each message has its own framing (RFC 6587): it is counted if it begins with a number, a
-blank and `<`, else it ends with a line feed; `framing: octet` or `newline` demands one of them. With `parse: true` a record is a JSON
-object, as `scribengin.agent.inputs.syslog_message` describes; else it is the message as it came, with the sender as its origin.
+blank and `<`, else it ends with a line feed or NUL; `framing: octet` or `newline` demands one of them. With `parse: true` a record is a
+JSON object, as `scribengin.agent.inputs.syslog_message` describes; else it is the message as it came, with the sender as its origin.
 
 Syslog has no answer for single messages: those that were received, and not durable in the write-ahead log when the agent or its host
 crashed, are lost; over TCP those in the kernels of both sides, too. That is the limit of the protocol. While the lane takes no records,
@@ -58,7 +58,8 @@ KERNEL_BYTES = 8 * 2**20
 _DATAGRAM_COST = 200
 _COUNTED = re.compile(rb"([1-9]\d{0,9}) ")
 _COUNTED_START = re.compile(rb"[1-9]\d{0,9} <")
-_COUNTED_LATER = re.compile(rb"\n[1-9]\d{0,9} <")
+_TRAILER = re.compile(rb"[\n\0]")
+_COUNTED_LATER = re.compile(rb"[\n\0][1-9]\d{0,9} <")
 _MAYBE_COUNTED = re.compile(rb"[1-9]\d{0,9} ?")
 _encode = msgspec.json.Encoder().encode
 
@@ -87,7 +88,7 @@ class SyslogFraming:
         found: list[bytes] = []
         at, size = 0, len(data)
         while at < size:
-            if self._framing == "octet" and data[at] in b"\r\n":  # some senders end a counted message with a line feed, too
+            if self._framing == "octet" and data[at] in b"\r\n\0":  # some senders end a counted message with a line feed, too
                 at += 1
                 continue
             counted = self._counted(data, at)
@@ -108,20 +109,21 @@ class SyslogFraming:
                     found.append(data[head.end() : end])
                 at = min(end, size)
                 continue
-            end = data.find(b"\n", at)
-            if end < 0:
+            ended = _TRAILER.search(data, at)
+            if ended is None:
                 if size - at <= self._most:
                     break
                 found.append(data[at : at + self._most + 1])
                 self._left = -1
                 at = size
                 continue
-            later = None if self._framing == "newline" else _COUNTED_LATER.search(data, end)
-            stop = data.rfind(b"\n") + 1 if later is None else later.start() + 1
-            found += [line[: self._most + 1] for line in data[at : stop - 1].split(b"\n")]
+            later = None if self._framing == "newline" else _COUNTED_LATER.search(data, ended.start())
+            stop = max(data.rfind(b"\n"), data.rfind(b"\0")) + 1 if later is None else later.start() + 1
+            lines = data[at : stop - 1]
+            found += [line[: self._most + 1] for line in (_TRAILER.split(lines) if b"\0" in lines else lines.split(b"\n"))]
             at = stop
         self._kept = data[at:]
-        return [message for message in found if message not in (b"", b"\r", b"\0")]
+        return [message for message in found if message not in (b"", b"\r")]
 
     def end(self) -> list[bytes]:
         """The begin of a message that was not ended."""
@@ -135,11 +137,11 @@ class SyslogFraming:
             skipped = min(self._left, len(data))
             self._left -= skipped
             return data[skipped:]
-        end = data.find(b"\n")
-        if end < 0:
+        ended = _TRAILER.search(data)
+        if ended is None:
             return b""
         self._left = 0
-        return data[end + 1 :]
+        return data[ended.end() :]
 
     def _counted(self, data: bytes, at: int) -> bool | None:
         """True if the message there is counted; None if that cannot be known yet."""
