@@ -12,6 +12,7 @@ from scribengin.agent.inputs import Chunk
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_LEAST_WAIT_S = 1e-4
 _MOST_WAITING = 4
 """frames of the largest size that may wait at once, for all origins together"""
 
@@ -139,7 +140,8 @@ class LaneThrottle:
     def wait_s(self) -> float:
         """Seconds until something may be read; 0: now."""
         self._refill()
-        return max((-free / limit for free, limit in zip(self._free, self._limits, strict=True) if limit > 0 and free < 0), default=0.0)
+        wait = max((-free / limit for free, limit in zip(self._free, self._limits, strict=True) if limit > 0), default=0.0)
+        return wait if wait > _LEAST_WAIT_S else 0.0
 
     def most_bytes(self, most: int) -> int:
         """The most bytes to read at once: a quarter of a second's, so that a low limit does not become bursts."""

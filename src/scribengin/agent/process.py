@@ -106,6 +106,7 @@ class EdgeAgent:
                     lane.cut_late_requests()
                 self._connection.cut_if_late()
             talk.join(_TALK_ENDS_S)
+            self._connection.disconnect()
             self._end()
         finally:
             os.close(lock)
@@ -432,6 +433,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _status(arguments[1:])
     parser = ArgumentParser(
         "scribengin agent",
+        allow_abbrev=False,  # `--token SECRET` must not pass for --token-file
         description="Read files, commands and sockets of this host as flows say, and send the records to gateways. "
         "`status` as first argument prints the state of the agent of a folder.",
     )
