@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from scribengin.cli.commands import agents as commands
-from scribengin.client.agent_models import GatewayChain
+from scribengin.client.agent_models import ChainSettings
 from scribengin.control import flow_requests
 from scribengin.control.agents import list_agents
 from scribengin.core.errors import Refused
@@ -103,10 +103,10 @@ def test_an_agent_is_listed_described_bound_drained_and_removed(bench: Bench) ->
     assert (lane.lane, lane.files, lane.wanted) == ("logs.access", 3, 1)
     assert {member.gateway for member in view.chain} == {"g1", "g2", "g3"}
     assert view.chain[-1].gateway == "g3"
-    client.set_chain("dmz", GatewayChain(chain=("g3",), out={"g2": "it is old"}))
+    client.set_chain("dmz", ChainSettings(chain=("g3",), out={"g2": "it is old"}))
     assert [member.gateway for member in client.agent("web1").chain] == ["g3", "g1"]
     assert {row.gateway: row.out for row in client.gateways()} == {"g1": "", "g2": "it is old", "g3": "", "inner1": ""}
-    client.set_chain("dmz", GatewayChain())
+    client.set_chain("dmz", ChainSettings())
     assert len(client.agent("web1").chain) == 3
     assert {row.gateway: row.agents for row in client.gateways()} == {"g1": 3, "g2": 0, "g3": 0, "inner1": 0}
 
@@ -131,7 +131,7 @@ def test_an_agent_is_listed_described_bound_drained_and_removed(bench: Bench) ->
     for act in (client.agent, client.remove_agent, client.decommission_agent):
         refused(lambda act=act: act("web2"), "agent-unknown", 'did you mean "web1"')
     refused(lambda: client.bind_agent("logs", "core", "web1"), "tier-unknown", "its tiers of agents: edge")
-    refused(lambda: client.set_chain("dmz", GatewayChain(costs={"g1": 0.0})), "group-cost", "above 0")
+    refused(lambda: client.set_chain("dmz", ChainSettings(costs={"g1": 0.0})), "group-cost", "above 0")
 
 
 def refused(act: Callable[[], object], code: str, remedy: str) -> None:

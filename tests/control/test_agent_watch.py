@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
-from harness.manual_clock import ManualClock
 
+from harness.manual_clock import ManualClock
 from scribengin.control import flow_requests
 from scribengin.control.agent_watch import AgentWatch
 from scribengin.control.agents import bind_agent, decommission_agent

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest
-from scribengin.client.agent_models import AgentBound, AgentChanged, AgentSummary, AgentView, GatewayChain, GatewaySummary
+from scribengin.client.agent_models import AgentBound, AgentChanged, AgentSummary, AgentView, ChainSettings, GatewaySummary
 from scribengin.client.models import Written
 from scribengin.control import agents
 from scribengin.registry.contract import Registry
@@ -92,7 +92,7 @@ def agent_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(asked.view.gateways())
 
     @routes.put("/gateways/{group}/chain", response_model=Written)
-    def set_chain(group: str, to: GatewayChain, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
+    def set_chain(group: str, to: ChainSettings, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
         """Set the costs of the gateways of a group, or the order in which agents use them. `default`: the gateways without a group."""
 
         def act(registry: Registry) -> Written:

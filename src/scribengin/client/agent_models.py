@@ -118,7 +118,7 @@ class GatewaySummary:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayChain:
+class ChainSettings:
     """The gateways of a group as agents are to use them; an empty value leaves it to the gateways' own costs."""
 
     costs: Mapping[str, float] = field(default_factory=dict)

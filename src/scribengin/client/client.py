@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 
 from scribengin.client import problems
-from scribengin.client.agent_models import AgentBound, AgentChanged, AgentSummary, AgentView, GatewayChain, GatewaySummary
+from scribengin.client.agent_models import AgentBound, AgentChanged, AgentSummary, AgentView, ChainSettings, GatewaySummary
 from scribengin.client.change_models import (
     AppliedTopology,
     Going,
@@ -378,7 +378,7 @@ class HostClient(VerbClient):
 
     def agents(self, group: str | None = None) -> list[AgentSummary]:
         """The agents by name. `group`: only those of this group."""
-        return self._get(f"/v1/agents?{_query_string(group=group)}", list[AgentSummary])
+        return self._get(f"/v1/agents?{_query_string(group=group or "")}", list[AgentSummary])
 
     def agent(self, name: str) -> AgentView:
         """An agent: its lanes, the tiers that run there, its chain of gateways. Raises Refused if there is no agent of that name."""
@@ -404,7 +404,7 @@ class HostClient(VerbClient):
         """The gateways that are up."""
         return self._get("/v1/gateways", list[GatewaySummary])
 
-    def set_chain(self, group: str, chain: GatewayChain) -> Written:
+    def set_chain(self, group: str, chain: ChainSettings) -> Written:
         """Set the costs of the gateways of a group, or the order in which agents use them."""
         return self._write("PUT", f"/v1/gateways/{part(group)}/chain", chain, Written, None)
 

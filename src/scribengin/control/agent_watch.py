@@ -48,7 +48,7 @@ class _Heard:
 
 
 class AgentWatch:
-    """Watches the agents of flows, for a master. `look` is for the master's thread, the other methods for any."""
+    """Watches the agents of flows, for a master. `standings` is for the master's thread, the other methods for any."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class AgentWatch:
             self._thread.join()
         self._mirror.close()
 
-    def look(self, flows: Mapping[str, FlowSeen]) -> dict[str, AgentsStanding]:
+    def standings(self, flows: Mapping[str, FlowSeen]) -> dict[str, AgentsStanding]:
         """Name the flows of the present observation. Returns flow → what its agents mean for it, as of the last check."""
         collecting = {name: flow for name, flow in flows.items() if flow.agents}
         with self._lock:

@@ -15,7 +15,7 @@ from scribengin.client.agent_models import (
     AgentTierView,
     AgentView,
     ChainMember,
-    GatewayChain,
+    ChainSettings,
     GatewaySummary,
 )
 from scribengin.control.flow_records import read_flow
@@ -351,7 +351,7 @@ def unfinished_lanes(registry: Registry, agent: str) -> tuple[str, ...]:
     return tuple(sorted(name for name, lane in lanes.items() if lane.read > lane.committed or lane.waiting_bytes))
 
 
-def set_chain(registry: Registry, group: str, chain: GatewayChain, *, by: str) -> bool:
+def set_chain(registry: Registry, group: str, chain: ChainSettings, *, by: str) -> bool:
     """Set which gateways of a group agents use. Returns False if nothing was changed.
 
     Args:

@@ -273,7 +273,7 @@ class Master:
                 loads=self._watch.loads(),
             )
         if self._agents is not None:
-            world = replace(world, agents=self._agents.look(world.flows))
+            world = replace(world, agents=self._agents.standings(world.flows))
         selected = self._attention.select(world)
         actions = self._decides(world, selected)
         self._attention.note(world, selected, actions)

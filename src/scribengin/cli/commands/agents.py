@@ -202,7 +202,7 @@ def set_chain(
     """
     import msgspec
 
-    from scribengin.client.agent_models import GatewayChain
+    from scribengin.client.agent_models import ChainSettings
 
     found = {}
     for each in costs:
@@ -214,7 +214,7 @@ def set_chain(
         if not (name and equals):
             raise click.BadParameter(f'"{each}" is not of the form GATEWAY=COST', param_hint="--cost")
     names = tuple(name.strip() for name in (order or "").split(",") if name.strip())
-    chain = GatewayChain(found, dict.fromkeys(disable, reason), names)
+    chain = ChainSettings(found, dict.fromkeys(disable, reason), names)
     with masters.client() as client:
         client.set_chain(group, chain)
     return CommandAnswer(

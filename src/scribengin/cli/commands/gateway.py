@@ -24,7 +24,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--name", metavar="NAME", help="Name of this gateway. Default: the name of the machine.")
 @click.option("--group", metavar="GROUP", default="", help="Group that flows name under `gateways:`. Default: serve the agents of all.")
 @click.option("--cost", type=click.FloatRange(0.0, min_open=True), default=1.0, show_default=True, help="Agents try lower costs first.")
-@click.option("--listen", default="127.0.0.1:7443", show_default=True, metavar="HOST:PORT", help="Where it listens; port 0: a free one.")
+@click.option("--listen", default="127.0.0.1:7443", metavar="HOST:PORT", help="Where it listens. Default: port 7443 of the loopback.")
 @click.option("--url", metavar="URL", help="Address at which agents reach it. Default: the one where it listens.")
 @click.option("--tls-certificate", type=_FILE, metavar="FILE", help="Certificate (PEM) of the gateway; needs --tls-key.")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="Key (PEM) of the certificate.")
@@ -62,9 +62,7 @@ def command(
     place = GatewayListen(host, port, tls_certificate, tls_key, client_ca, entrance.insecure)
     place.check(tokens=not no_tokens)
     called = name or socket.gethostname()
-    with open_registry_directory(
-        entrance, home, os.environ, name=called, group=group, cost=cost, asks_tokens=not no_tokens
-    ) as directory:
+    with open_registry_directory(entrance, home, os.environ, name=called, group=group, cost=cost, asks_tokens=not no_tokens) as directory:
 
         def started(own: str) -> None:
             directory.announce(url or own)
