@@ -378,7 +378,7 @@ class HostClient(VerbClient):
 
     def agents(self, group: str | None = None) -> list[AgentSummary]:
         """The agents by name. `group`: only those of this group."""
-        return self._get(f"/v1/agents?{_query_string(group=group or "")}", list[AgentSummary])
+        return self._get(f"/v1/agents?{_query_string(group=group or '')}", list[AgentSummary])
 
     def agent(self, name: str) -> AgentView:
         """An agent: its lanes, the tiers that run there, its chain of gateways. Raises Refused if there is no agent of that name."""
