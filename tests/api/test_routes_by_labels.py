@@ -31,6 +31,7 @@ NAMES = {
     "peer": "berlin",
     "quota": "team=shop",
     "node": "local",
+    "agent": "web1",
     "name": "ann",
 }
 BODIES: dict[str, Any] = {
@@ -50,6 +51,7 @@ BODIES: dict[str, Any] = {
     "write_quota": {"cores": 1},
     "write_peer": {"masters": ["h:1"]},
     "bind": {"node": "local"},
+    "set_chain": {"chain": ["g1"]},
     "make_token": {"name": "eve", "role": "admin"},
 }
 """operation → a body that it takes; that of what submits is made in the test"""

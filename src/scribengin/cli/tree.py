@@ -224,7 +224,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
                 "describe": CommandEntry("Show the tiers, lanes and gateways of an agent.", "agents:describe"),
                 "map": CommandEntry("Run a tier at an agent of another group too.", "agents:map_"),
                 "unmap": CommandEntry("Remove the binding of a tier to an agent.", "agents:unmap"),
-                "drain": CommandEntry("Let an agent hand over what it has, and read nothing more.", "agents:drain"),
+                "drain": CommandEntry("Stop the inputs of an agent; it hands over what it has read.", "agents:drain"),
                 "undrain": CommandEntry("Allow a drained agent to read again.", "agents:undrain"),
                 "remove": CommandEntry("Remove an agent whose host no longer exists.", "agents:remove"),
             },
