@@ -47,6 +47,16 @@ def test_a_full_chunk_does_not_wait() -> None:
     assert len(joiner.add(chunk(b"aaaaaaa\n", 0), 0.0)) == 1
 
 
+def test_what_a_file_gave_before_it_was_renamed_goes_before_what_it_gives_then() -> None:
+    """Else the position of the file would be behind records that are not in the log yet."""
+    joiner = ChunkJoiner(rows=1000, bytes=1000, linger_s=1.0)
+    assert joiner.add(chunk(b"a\n", 0), 0.0) == []
+    renamed = chunk(b"x" * 600 + b"\n", 2)
+    renamed.origin.file = "f.1"
+    made = joiner.add(renamed, 0.0)
+    assert [(each.chunk.origin.file, each.chunk.origin.offset) for each in made] == [("f", 0), ("f.1", 2)]
+
+
 def test_lines_of_records_of_several_lines_are_added_up() -> None:
     joiner = ChunkJoiner(rows=100, bytes=1000, linger_s=1.0)
     first, second = chunk(b"a\n", 0, line=1), chunk(b"b\n", 2, line=4)

@@ -30,12 +30,13 @@ class ChunkJoiner:
         self._rows = rows
         self._bytes = bytes
         self._linger_s = linger_s
-        self._waiting: dict[tuple[str, str, str], _Joined] = {}
+        self._waiting: dict[str, _Joined] = {}
         self._size = 0
 
     def add(self, chunk: Chunk, now_s: float) -> list[JoinedChunk]:
         """Take a chunk; returns what is complete now, in order."""
-        key = (chunk.origin.host, chunk.origin.file, chunk.origin.identity)
+        # a file has one position, whatever it is called: what it gave under its old name stays before what it gives under its new one
+        key = chunk.origin.identity or f"{chunk.origin.host}\0{chunk.origin.file}"
         complete: list[JoinedChunk] = []
         joined = self._waiting.get(key)
         if joined is not None and not self._fits(joined, chunk):
@@ -65,7 +66,7 @@ class ChunkJoiner:
         # the first one is the oldest: entries stand in the order in which they came
         return next((max(0.0, joined.due_s - now_s) for joined in self._waiting.values()), None)
 
-    def _take(self, key: tuple[str, str, str]) -> JoinedChunk:
+    def _take(self, key: str) -> JoinedChunk:
         joined = self._waiting.pop(key)
         self._size -= joined.size
         return joined.finish()
@@ -78,6 +79,7 @@ class ChunkJoiner:
             and joined.size + len(chunk.payload) <= self._bytes
             and joined.count + chunk.count <= self._rows
             and origin.tags == last.origin.tags
+            and (origin.host, origin.file) == (last.origin.host, last.origin.file)
             and origin.offset == last.origin.end
             and (origin.line == 0) == (last.origin.line == 0)
             and (not origin.line or origin.line == last.origin.line + (last.origin.lines or last.count))

@@ -390,13 +390,15 @@ def bounded(lane: LaneConfig, settings: AgentSettings) -> LaneConfig:
     )
 
 
-def _named(patterns: list[str], agent: str) -> list[str]:
-    """The patterns with the names of this agent and host: agents on one host may have folders of their own.
+def _named(value: object, agent: str) -> object:
+    """Patterns with the names of this agent and host: agents on one host may have folders of their own.
 
     >>> _named(["/var/log/{agent}/*.log"], "web1")
     ['/var/log/web1/*.log']
     """
-    return [pattern.replace("{agent}", agent).replace("{host}", socket.gethostname()) for pattern in patterns]
+    if not isinstance(value, list):
+        return value
+    return [str(each).replace("{agent}", agent).replace("{host}", socket.gethostname()) for each in value]
 
 
 def _lock(handle: int, data: Path) -> None:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from scribengin.agent.inputs import http as http_input
 from scribengin.agent.inputs import open_input
 from scribengin.agent.inputs.http import HttpInput, RefusedRequest, chunks_of_body, decompressed
-from scribengin.agent.inputs.lines import origin_of
+from scribengin.agent.inputs.line_streams import origin_of
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.zstd import compress
 from tests.agent.inputs.lanes import Authority, lane_of, poll_until, records_of, until
