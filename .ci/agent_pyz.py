@@ -1,6 +1,7 @@
 """Makes one file that runs the agent with any CPython of a minor version, with nothing installed: `make agent-pyz`.
 
-It has the wheel of this checkout and the packages of requirements-agent.lock, and no other that the wheel names: the agent imports no more.
+It has the packages of requirements-agent.lock, and of this checkout's wheel what an agent may import (the contract "agents are light" of
+`make check`): a first start unpacks 200 files, and not 1,000.
 `shiv` puts them together. At its first start the file unpacks itself into `$SHIV_ROOT`, by default `~/.shiv`.
 """
 
@@ -36,6 +37,8 @@ if fault:
     sys.exit(3)
 """
 """runs at each start before the agent; also in a Python that the packages do not fit"""
+KEPT = ("agent", "wal", "wire", "core", "spec")
+"""packages of Scribengin; `spec`, because `import scribengin` loads it. What is beside them is kept too"""
 BASE = ("msgspec",)
 """what the agent imports of the base's dependencies"""
 
@@ -75,7 +78,7 @@ def main() -> int:
         _do(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
         (wheel,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(wheel) as packed_wheel:  # without what an installer notes of its moment, so that a commit gives the same file
-            packed_wheel.extractall(site)
+            packed_wheel.extractall(site, [name for name in packed_wheel.namelist() if _is_kept(name)])
         preamble = Path(folder, "preamble.py")
         version = tuple(map(int, asked.python.split(".")))
         preamble.write_text(PREAMBLE.format(python=asked.python, version=version, machine=asked.machine))
@@ -97,6 +100,11 @@ def needs(project: dict[str, object]) -> list[str]:
         *(need for need in base if need.startswith(BASE)),
         *(need for extra in ("agent", "lz4") for need in extras[extra] if not need.startswith("scribengin")),
     ]
+
+
+def _is_kept(name: str) -> bool:
+    package, *rest = name.split("/")
+    return package != "scribengin" or len(rest) == 1 or rest[0] in KEPT
 
 
 def _do(*command: str) -> None:

@@ -6,18 +6,23 @@ import json
 import threading
 import time
 from collections import defaultdict
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from scribengin.agent.log import AgentLog
+from scribengin.agent.process import EdgeAgent
+from scribengin.agent.settings import AgentSettings
 from scribengin.wire.frames import find_frames, payload_of
-from scribengin.wire.protocol import AgentConfig, AgentReport, FramesAnswer, ReportAnswer
+from scribengin.wire.protocol import AgentConfig, AgentReport, FramesAnswer, LaneConfig, ReportAnswer
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 LIMIT_S = 60.0
 
@@ -37,7 +42,7 @@ class EdgeGateway:
     Attributes:
         config: What agents get.
         script: Called with each request of frames before it is handled: returns None, or (status, headers, body) to be answered instead,
-            or raises `Cut`. `("store", …)` as first of four stores before it answers.
+            or raises `Cut`. With "store" before these, or before a `Cut`, the frames are stored first.
         commit: Whether what is stored counts as committed at once.
         stored: (agent, incarnation) → next number.
         records: (agent, incarnation) → number → record, or None for a lost one.
@@ -47,6 +52,7 @@ class EdgeGateway:
         self.config = config or AgentConfig()
         self.script: Callable[[EdgeGateway, int], Any] = lambda gateway, number: None
         self.report_script: Callable[[], Any] = lambda: None
+        self.raw_config: bytes | None = None
         self.token = ""
         self.commit = True
         self.lock = threading.RLock()
@@ -143,6 +149,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._allowed():
             return
         gateway.config_requests.append(parse_qs(urlsplit(self.path).query))
+        if gateway.raw_config is not None:
+            self._answer(200, {}, gateway.raw_config)
+            return
         config = gateway.config
         if config.revision and self.headers.get("If-None-Match") == config.revision:
             self._answer(304, {}, b"")
@@ -219,3 +228,67 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if status != 304:
             self.wfile.write(data)
+
+
+@contextmanager
+def running_agent(folder: Path, *gateways: str, **changes: Any) -> Iterator[EdgeAgent]:
+    """An agent in this process, which is stopped at the end. Its log is `log` of it, a list of (level, text)."""
+    settings = AgentSettings(**{"name": "a1", "gateways": gateways, "data": folder, "stop_s": 2.0, "timeout_s": 5.0, **changes})
+    agent = EdgeAgent(settings, ListLog())
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            agent.run()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield agent
+    finally:
+        agent.stop()
+        thread.join(LIMIT_S)
+    assert not failed, failed
+
+
+class ListLog(AgentLog):
+    """Keeps what an agent logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, str]] = []
+
+    def _write(self, level: str, text: str, fields: dict[str, object]) -> None:
+        self.lines.append((level, text))
+
+    def has(self, part: str) -> bool:
+        return any(part in text for _, text in list(self.lines))
+
+
+def log_of(agent: EdgeAgent) -> ListLog:
+    log = agent._log
+    assert isinstance(log, ListLog)
+    return log
+
+
+LANE = "web.access"
+
+
+def one_lane(file: Path, revision: str = "r1", **changes: Any) -> AgentConfig:
+    """A configuration with a lane that follows a file."""
+    report_s = changes.pop("report_s", 0.2)
+    gateways = changes.pop("gateways", [])
+    options = {"path": str(file), "block": changes.pop("block", 2**20)}
+    values = {"linger_s": 0.0, "sync": "5ms", **changes}
+    lane = LaneConfig("web", "access", "own_lines", options=options, **values)
+    return AgentConfig(revision, {LANE: lane}, gateways, report_s)
+
+
+def lines(first: int, count: int) -> bytes:
+    return b"".join(b"record %07d\n" % number for number in range(first, first + count))
+
+
+def expected(count: int) -> list[bytes]:
+    return lines(0, count).split(b"\n")[:-1]

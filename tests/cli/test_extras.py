@@ -22,7 +22,10 @@ PACKAGES = (
     "backports.zstd",
     "duckdb",
     "fastapi",
+    "google_crc32c",
     "kazoo",
+    "lz4",
+    "numpy",
     "orjson",
     "pandas",
     "prometheus_client",
@@ -94,12 +97,20 @@ def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path, arguments: tuple
     assert [problem["code"] for problem in told["problems"]] == ["extra-missing"]
 
 
+OF_RUN = ("fastapi", "google_crc32c", "kazoo", "lightkube", "lz4", "numpy", "prometheus_client", "py4j", "pyarrow", "pyspark", "starlette")
+
+
 @pytest.mark.executes("extra-missing")
 @pytest.mark.parametrize(
-    "package", ["fastapi", "kazoo", "lightkube", "prometheus_client", "py4j", "pyarrow", "pyspark", "starlette", "uvicorn"]
+    ("package", "command_line"),
+    [
+        *((package, "run") for package in OF_RUN),
+        *((package, "agent") for package in ("google_crc32c", "lz4")),
+        *((package, "gateway") for package in ("google_crc32c", "lz4", "fastapi", "uvicorn")),
+    ],
 )
-def test_the_extra_that_is_named_brings_the_package_and_pip_takes_the_command(package: str) -> None:
-    fault = missing_extra(ModuleNotFoundError(name=package), "run")
+def test_the_extra_that_is_named_brings_the_package_and_pip_takes_the_command(package: str, command_line: str) -> None:
+    fault = missing_extra(ModuleNotFoundError(name=package), command_line)
     assert fault is not None
     command = shlex.split(fault.remedy.removeprefix("install it: "))
     assert command[:2] == ["pip", "install"]

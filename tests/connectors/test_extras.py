@@ -117,7 +117,8 @@ def test_without_its_client_a_connector_says_what_to_install(told: dict[tuple[st
 
 
 def test_each_extra_that_a_connector_needs_is_tried_here() -> None:
-    """`schema-registry`, `avro`, `encryption`, `kubernetes`, `sasl` and `jre` are no connectors'; other tests ask for their remedies."""
+    """`schema-registry`, `avro`, `encryption`, `kubernetes`, `sasl`, `jre` and those of agents are no connectors'; other tests ask for
+    their remedies."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert set(project["project"]["optional-dependencies"]) == {extra.name for extra in EXTRAS} | {
         "spark",
@@ -130,6 +131,10 @@ def test_each_extra_that_a_connector_needs_is_tried_here() -> None:
         "encryption",
         "sasl",
         "jre",
+        "agent",
+        "lz4",
+        "gateway",
+        "edge",
     }
 
 
@@ -145,5 +150,6 @@ def test_each_extra_brings_what_it_serves() -> None:
                 found.update(*(brought(name) for name in need.removeprefix("scribengin[").removesuffix("]").split(",")))
         return found
 
-    served = {extra: "server" if extra in ("sasl", "kubernetes") else "spark" for extra in extras.keys() - {"server"}}
+    parts = {"sasl": "server", "kubernetes": "server", "gateway": "server", "lz4": "agent"}
+    served = {extra: parts.get(extra, "spark") for extra in extras.keys() - {"server", "agent"}}
     assert {extra: part for extra, part in served.items() if part not in brought(extra)} == {}

@@ -76,7 +76,7 @@ def test_systemd_takes_the_unit_and_finds_it_safe(tmp_path: Path) -> None:
     verified = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
     threshold = f"--threshold={MOST_EXPOSURE * 10:.0f}"
-    analysed = ["systemd-analyze", "security", "--no-pager", "--offline=true", threshold, unit]
+    analysed: list[str | Path] = ["systemd-analyze", "security", "--no-pager", "--offline=true", threshold, unit]
     rated = subprocess.run(analysed, capture_output=True, text=True, check=False)
     assert rated.returncode == 0, rated.stdout + rated.stderr
 
@@ -168,14 +168,26 @@ def test_the_one_file_shows_its_help_from_anywhere(one_file: Path, clean: dict[s
 
 
 def test_the_one_file_has_what_the_agent_needs_and_no_more(one_file: Path) -> None:
-    names = {name.split("/")[1] for name in zipfile.ZipFile(one_file).namelist() if name.startswith("site-packages/")}
-    assert {name for name in names if not name.endswith((".dist-info", ".lock"))} == {*ALONE}
+    files = [name.split("/")[1:] for name in zipfile.ZipFile(one_file).namelist() if name.startswith("site-packages/")]
+    assert {file[0] for file in files if not file[0].endswith((".dist-info", ".lock"))} == {*ALONE}
+    assert {file[1] for file in files if file[0] == "scribengin" and len(file) > 2} == {"agent", "core", "spec", "wal", "wire"}
+    assert any(file[0].startswith("scribengin-") and file[-1] == "LICENSE" for file in files)
 
 
 @pytest.fixture
 def started(one_file: Path, clean: dict[str, str], interpreter: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """An agent whose gateway is away."""
-    command = [interpreter, "-I", one_file, "--name", "web-1", "--gateway", "http://127.0.0.1:1", "--data", tmp_path / "data"]
+    command: list[str | Path] = [
+        interpreter,
+        "-I",
+        one_file,
+        "--name",
+        "web-1",
+        "--gateway",
+        "http://127.0.0.1:1",
+        "--data",
+        tmp_path / "data",
+    ]
     with (tmp_path / "log").open("w") as log:
         agent = subprocess.Popen(command, cwd="/", env=clean, stderr=log, text=True)
     try:

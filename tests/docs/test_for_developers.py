@@ -67,7 +67,8 @@ def test_commands_and_options_are_those_of_the_command_line(call: list[str]) -> 
 
 def test_what_the_image_takes_is_there_and_let_in() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
-    taken = {name for line in lines if line.startswith("COPY") and "--from" not in line for name in line.split()[1:-1]}
+    of_both = [*lines, *(ROOT / "deploy/agent/Dockerfile").read_text().splitlines()]
+    taken = {name for line in of_both if line.startswith("COPY") and "--from" not in line for name in line.split()[1:-1]}
     let_in = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert taken == let_in
     assert [name for name in taken if not (ROOT / name).exists()] == []

@@ -59,6 +59,8 @@ def torn(data: bytes, random: Random) -> bytes | list[tuple[int, bytes]]:
 class SimulatedDisk(LogFolder):
     """See above. `stop_after` primitive operations, `Stopped` is raised; `capacity` bytes, the disk is full."""
 
+    reserved_bytes = 3000
+
     def __init__(self) -> None:
         super().__init__(Path("/log"))
         self.files: dict[str, Content] = {}

@@ -15,7 +15,7 @@ import pytest
 
 from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.wal.log import DROPPED, SyncPolicy, Wal, WalFull
-from scribengin.wal.segments import WalSegment
+from scribengin.wal.segments import LostRange, WalSegment, lost_frames
 from scribengin.wire.frames import FrameHead, FrameOrigin, find_frames, payload_of
 from tests.wal.log_model import made_frame
 from tests.wal.simulated_disk import Content, SimulatedDisk
@@ -500,6 +500,27 @@ def test_dropped_records_are_counted_and_stay_as_a_lost_frame(tmp_path: Path) ->
     again.close()
 
 
+def test_a_lost_frame_that_is_appended_keeps_its_reason_and_is_not_counted_again(tmp_path: Path) -> None:
+    wal = opened(tmp_path)
+    ((head, frame),) = lost_frames([LostRange(0, 5, "the limit of best_effort")], 7)
+    wal.append(frame, head)
+    for _ in range(20):
+        append(wal)
+    wal.sync(now_s=0.0)
+    dropped = wal.drop_oldest(1000)
+    assert lost_in(everything(wal)) == [(0, 5, "the limit of best_effort"), (5, 5 + dropped, DROPPED)]
+    wal.close()
+
+
+def test_a_lost_frame_of_more_records_than_a_frame_can_count_is_several() -> None:
+    frames = lost_frames([LostRange(5, 2**33, "x"), LostRange(2**33, 2**33 + 1, "x"), LostRange(2**33 + 1, 2**33 + 2, "y")], 0)
+    assert [(head.sequence, head.next) for head, _ in frames] == [
+        (5, 2**32 + 4),
+        (2**32 + 4, 2**33 + 1),
+        (2**33 + 1, 2**33 + 2),
+    ]
+
+
 def test_policies() -> None:
     assert SyncPolicy.parse("each").is_due(1, 0.0)
     time = SyncPolicy.parse("100ms")
@@ -576,6 +597,21 @@ def test_frames_that_were_never_durable_are_written_again_when_the_log_is_opened
     assert everything(again) == frames
     disk.crash(power=True)
     assert everything(simulated(disk)) == frames
+
+
+def test_positions_in_acknowledged_frames_that_are_still_there_survive() -> None:
+    """The mark says that the first segment is acknowledged, and no checkpoint has its positions yet."""
+    disk = SimulatedDisk()
+    wal = simulated(disk)
+    append(wal, bytes(800), file="old")
+    wal.sync(now_s=0.0)
+    wal.acknowledge(2)
+    append(wal, bytes(800), file="new")
+    wal.sync(now_s=1.0)
+    assert len([name for name in disk.names() if name.endswith(".wal")]) == 2
+    for power in (False, True):
+        disk.crash(power=power)
+        assert set(simulated(disk).positions) == {"old", "new"}
 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:

@@ -12,7 +12,7 @@ from scribengin.wire.protocol import FramesAnswer
 MOST_ANSWER_BYTES = 64 * 1024
 MOST_DELAY_S = 300.0
 REFUSED_DELAY_S = 15.0
-"""a token that was removed comes back by a person; asking more often helps nobody"""
+"""an operator has to issue another token; to ask more often only adds load"""
 UNKNOWN_DELAY_S = 2.0
 _decode = msgspec.json.Decoder(FramesAnswer).decode
 
@@ -72,7 +72,7 @@ def judge_answer(status: int, retry_after: str | None, body: bytes, sent: SentFr
             return FramesVerdict(
                 "too_large",
                 delay_s=REFUSED_DELAY_S,
-                message=f"{sent.next - sent.sequence:,} records are more than it or a proxy before it, takes{_quoted(body)}; all are kept. "
+                message=f"{sent.next - sent.sequence:,} records are more than it, or a proxy, takes{_quoted(body)}; they are kept. "
                 "Allow bodies of 8 MiB there, or lower `frame_bytes` of the source, which holds for later records",
             )
         case 429:

@@ -11,6 +11,7 @@ import errno
 import secrets
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Protocol
@@ -196,6 +197,17 @@ class LogBuffer:
     def add(self, frame: bytes, head: FrameHead, done: Sequence[Callable[[], None]]) -> None:
         """Append to the log. Raises NoRoom if the log or the disk is full."""
         try:
+            self._append(frame, head)
+        except NoRoom:
+            # room comes from commits: nothing that waits for them may wait for a later sync
+            with suppress(NoRoom):
+                self.sync(time.monotonic(), force=True)
+            raise
+        self._done.put(head.next, done)
+        self._ages.put(head.next, head.time_ms)
+
+    def _append(self, frame: bytes, head: FrameHead) -> None:
+        try:
             self._log.append(frame, head)
         except WalFull as error:
             if not self._drop_oldest:
@@ -203,8 +215,6 @@ class LogBuffer:
             self._make_room(frame, head, error)
         except OSError as error:
             raise _no_space(error) from error
-        self._done.put(head.next, done)
-        self._ages.put(head.next, head.time_ms)
 
     def _make_room(self, frame: bytes, head: FrameHead, error: WalFull) -> None:
         try:
@@ -551,7 +561,8 @@ class SpillBuffer:
             try:
                 self._log.append(encode_frame(gap, b"sent from memory"), gap)
             except WalFull as error:
-                raise NoRoom("the write-ahead log is full: reading waits") from error
+                self._spilled.sync(time.monotonic(), force=True)
+                raise NoRoom("the write-ahead log is full: reading waits until a gateway has its records") from error
             except OSError as error:
                 raise _no_space(error) from error
         self._spilled.sync(time.monotonic(), force=True)

@@ -93,9 +93,10 @@ class GatewayConnection:
 
     def token_changed(self) -> bool:
         """Read the token again; True if it differs from the one that was used."""
-        used, self._token = self._token, None
         with suppress(EnvironmentFault):
-            return used is not None and self._settings.token() != used
+            if self._token is not None and self._settings.token() != self._token:
+                self._token = None
+                return True
         return False
 
     def cut_if_late(self) -> None:

@@ -113,6 +113,12 @@ class GatewayChain:
             health.again_at, health.trial_since = self._clock() + delay, None
             return delay
 
+    def forgive(self) -> None:
+        """Try all gateways again now: what kept them from taking requests has changed."""
+        with self._lock:
+            for health in self._health.values():
+                health.again_at, health.trial_since = 0.0, None
+
     def busy(self, url: str, delay_s: float) -> None:
         """The gateway works, and asked for a pause: it is not counted as failed."""
         with self._lock:

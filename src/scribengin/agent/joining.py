@@ -12,6 +12,7 @@ from scribengin.agent.inputs import Chunk
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_LEAST_WAIT_S = 1e-4
 _MOST_WAITING = 4
 """frames of the largest size that may wait at once, for all origins together"""
 
@@ -29,12 +30,13 @@ class ChunkJoiner:
         self._rows = rows
         self._bytes = bytes
         self._linger_s = linger_s
-        self._waiting: dict[tuple[str, str, str], _Joined] = {}
+        self._waiting: dict[str, _Joined] = {}
         self._size = 0
 
     def add(self, chunk: Chunk, now_s: float) -> list[JoinedChunk]:
         """Take a chunk; returns what is complete now, in order."""
-        key = (chunk.origin.host, chunk.origin.file, chunk.origin.identity)
+        # a file has one position, whatever it is called: what it gave under its old name stays before what it gives under its new one
+        key = chunk.origin.identity or f"{chunk.origin.host}\0{chunk.origin.file}"
         complete: list[JoinedChunk] = []
         joined = self._waiting.get(key)
         if joined is not None and not self._fits(joined, chunk):
@@ -64,7 +66,7 @@ class ChunkJoiner:
         # the first one is the oldest: entries stand in the order in which they came
         return next((max(0.0, joined.due_s - now_s) for joined in self._waiting.values()), None)
 
-    def _take(self, key: tuple[str, str, str]) -> JoinedChunk:
+    def _take(self, key: str) -> JoinedChunk:
         joined = self._waiting.pop(key)
         self._size -= joined.size
         return joined.finish()
@@ -77,6 +79,7 @@ class ChunkJoiner:
             and joined.size + len(chunk.payload) <= self._bytes
             and joined.count + chunk.count <= self._rows
             and origin.tags == last.origin.tags
+            and (origin.host, origin.file) == (last.origin.host, last.origin.file)
             and origin.offset == last.origin.end
             and (origin.line == 0) == (last.origin.line == 0)
             and (not origin.line or origin.line == last.origin.line + (last.origin.lines or last.count))
@@ -139,7 +142,8 @@ class LaneThrottle:
     def wait_s(self) -> float:
         """Seconds until something may be read; 0: now."""
         self._refill()
-        return max((-free / limit for free, limit in zip(self._free, self._limits, strict=True) if limit > 0 and free < 0), default=0.0)
+        wait = max((-free / limit for free, limit in zip(self._free, self._limits, strict=True) if limit > 0), default=0.0)
+        return wait if wait > _LEAST_WAIT_S else 0.0
 
     def most_bytes(self, most: int) -> int:
         """The most bytes to read at once: a quarter of a second's, so that a low limit does not become bursts."""

@@ -40,6 +40,8 @@ _UNSYNCED_S = 1.0
 _RESTARTS_S = (1.0, 2.0, 5.0, 15.0, 30.0)
 _SEGMENT_BYTES = 16 * 2**20
 _CLOSE_S = 10.0
+_PROBE_S = 10.0
+"""how often an earlier log asks for commits, which no report asks for"""
 _LOG = "log"
 _SPILL = "spill-"
 _LIVE = {"version", "limit_rows", "limit_bytes", "paused"}
@@ -258,7 +260,7 @@ class AgentLane:
         self._log.info(f"{self.name}: {log.next - log.acknowledged:,} records of an earlier run are sent first")
         chain = GatewayChain(self._members, clock=time.monotonic)
         buffer = LogBuffer(log, free_at_stored=spilled)
-        sender = FramesSender(self.name, buffer, chain, self._surroundings, probe_s=0.0 if spilled else 10.0)
+        sender = FramesSender(self.name, buffer, chain, self._surroundings, probe_s=0.0 if spilled else _PROBE_S)
         self.leftovers.append(sender)
         sender.start()
 
@@ -382,6 +384,8 @@ class AgentLane:
             except NoRoom as full:
                 self.state, self.message = "full", str(full)
                 self._log.warning(f"{self.name}: {full}")
+                if self.sender is not None:
+                    self.sender.wake()
             else:
                 if self.state == "full":
                     self.state, self.message = "running", ""

@@ -106,6 +106,7 @@ class EdgeAgent:
                     lane.cut_late_requests()
                 self._connection.cut_if_late()
             talk.join(_TALK_ENDS_S)
+            self._connection.disconnect()
             self._end()
         finally:
             os.close(lock)
@@ -389,13 +390,15 @@ def bounded(lane: LaneConfig, settings: AgentSettings) -> LaneConfig:
     )
 
 
-def _named(patterns: list[str], agent: str) -> list[str]:
-    """The patterns with the names of this agent and host: agents on one host may have folders of their own.
+def _named(value: object, agent: str) -> object:
+    """Patterns with the names of this agent and host: agents on one host may have folders of their own.
 
     >>> _named(["/var/log/{agent}/*.log"], "web1")
     ['/var/log/web1/*.log']
     """
-    return [pattern.replace("{agent}", agent).replace("{host}", socket.gethostname()) for pattern in patterns]
+    if not isinstance(value, list):
+        return value
+    return [str(each).replace("{agent}", agent).replace("{host}", socket.gethostname()) for each in value]
 
 
 def _lock(handle: int, data: Path) -> None:
@@ -432,6 +435,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _status(arguments[1:])
     parser = ArgumentParser(
         "scribengin agent",
+        allow_abbrev=False,  # `--token SECRET` must not pass for --token-file
         description="Read files, commands and sockets of this host as flows say, and send the records to gateways. "
         "`status` as first argument prints the state of the agent of a folder.",
     )

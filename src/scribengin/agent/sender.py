@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 BODY_BYTES = 4 * 2**20
 _SETBACKS = 3
 """how often a gateway may send the lane back without storing anything"""
+_GROW_IN = 200
+"""requests after which a body that was too large is tried again"""
 _IDLE_S = 5.0
+_TOKEN_S = 1.0
+"""how often an agent whose token was refused reads it again"""
 _RESEND_S = 60.0
 _MOST_RESEND_S = 3600.0
 
@@ -69,7 +73,9 @@ class FramesSender:
         self._probe_s = probe_s
         self._most_sent = buffer.sendable
         self._body_bytes = BODY_BYTES
+        self._grow_in = _GROW_IN
         self._setbacks = 0
+        self._refused = False
         self._news = Event()
         self._stopping = Event()
         self._url = ""
@@ -134,7 +140,8 @@ class FramesSender:
         self.position = max(self.position, self.buffer.first)
         piece = self.buffer.piece(self.position, self._body_bytes)
         if piece is None:
-            self.waiting = False
+            # what is committed was stored, whatever the last answer was
+            self.waiting, self.message, self.stored = False, "", max(self.stored, self.buffer.first)
             self._news.wait(min(_IDLE_S, self._probe_s or _IDLE_S))
             if self._probe_s and self.buffer.first < self.position and time.monotonic() - self._moved_at > self._probe_s:
                 self._moved_at = time.monotonic()
@@ -144,7 +151,11 @@ class FramesSender:
         if url is None:
             self.waiting = True
             self.buffer.gateways_failed()
-            self._pause(self.chain.wait_s())
+            self._pause(min(self.chain.wait_s(), _TOKEN_S) if self._refused else self.chain.wait_s())
+            if self._refused and self.connection.token_changed():
+                self._refused = False
+                self._log.info(f"{self.lane}: there is another token: all gateways are tried again")
+                self.chain.forgive()
             return
         self._send(url, piece)
 
@@ -173,7 +184,9 @@ class FramesSender:
         match verdict.outcome:
             case "stored":
                 self._setbacks = 0
-                self._body_bytes = min(BODY_BYTES, 2 * self._body_bytes)
+                self._grow_in -= 1
+                if self._grow_in <= 0:
+                    self._body_bytes, self._grow_in = min(BODY_BYTES, 2 * self._body_bytes), _GROW_IN
                 self._healthy(url)
                 self._go_on(verdict.stored, verdict.committed)
             case "go_on_at":
@@ -182,12 +195,16 @@ class FramesSender:
                 self.message = f"{url}: {verdict.message}"
                 self._log.info(f"{self.lane}: {self.message}")
                 self.chain.busy(url, verdict.delay_s)
-            case "too_large" if self._body_bytes > 1 and len(piece.data) > self._body_bytes // 2:
-                self._body_bytes = len(piece.data) // 2 if len(piece.data) > 64 * 1024 else 1
+            case "too_large" if len(piece.data) > 8 + int.from_bytes(piece.data[4:8], "little"):  # more than one frame
+                self._body_bytes = len(piece.data) // 2
+                self._grow_in = _GROW_IN
                 self.chain.busy(url, 0.0)
             case "refused" if self.connection.token_changed():
                 self._log.info(f"{self.lane}: the token is read again")
                 self.chain.busy(url, 0.0)
+            case "refused":
+                self._refused = True
+                self._failed(url, verdict.message, verdict.delay_s)
             case "unknown_lane":
                 self._failed(url, verdict.message, verdict.delay_s)
                 self._lane_unknown()
@@ -234,7 +251,7 @@ class FramesSender:
         was_failed = self.chain.succeeded(url)
         if url != self._url or was_failed:
             self._log.info(f"{self.lane}: sends to {url}")
-        self._url, self.waiting, self.message = url, False, ""
+        self._url, self.waiting, self.message, self._refused = url, False, "", False
         self.buffer.gateways_work()
 
     def _failed(self, url: str, text: str, at_least_s: float = 0.0) -> None:

@@ -9,8 +9,10 @@ from scribengin.core.errors import EnvironmentFault
 _BY_PACKAGE = {
     "backports": "spark",
     "fastapi": "server",
+    "google_crc32c": "edge",
     "kazoo": "server",
     "lightkube": "kubernetes",
+    "lz4": "edge",
     "numpy": "spark",
     "prometheus_client": "spark",
     "py4j": "spark",
@@ -20,6 +22,12 @@ _BY_PACKAGE = {
     "uvicorn": "server",
 }
 """name of the package in an import → the extra that installs it"""
+
+_BY_COMMAND = {
+    "agent": {"backports": "agent", "google_crc32c": "agent", "lz4": "lz4"},
+    "gateway": dict.fromkeys(("backports", "fastapi", "google_crc32c", "kazoo", "lz4", "numpy", "starlette", "uvicorn"), "gateway"),
+}
+"""last word of a command → package → the extra to install for that command, if it is another one"""
 
 _OF_ALL = {"spark": "pyspark", "server": "kazoo"}
 """extra that `all` includes → a package that only this extra installs"""
@@ -36,7 +44,8 @@ def missing_extra(error: ModuleNotFoundError, command: str) -> EnvironmentFault 
         command: the command's name, such as `run`
     """
     package = (error.name or "").partition(".")[0]
-    extra = _BY_PACKAGE.get(package)
+    of_command = _BY_COMMAND.get(command.rpartition(" ")[2], {})
+    extra = of_command.get(package) or _BY_PACKAGE.get(package)
     if extra is None:
         return None
     if command in _NEED_ALL and not any(map(_is_there, _OF_ALL.values())):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _RESERVE = "reserve"
-_RESERVE_BYTES = 256 * 1024
 _BLOCK_BYTES = 4096
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -38,6 +37,9 @@ class LogFolder:
 
     Every method raises OSError as the system does.
     """
+
+    reserved_bytes = 256 * 1024
+    """the least that `reserve` keeps"""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -177,7 +179,7 @@ class LogFolder:
     def reserve(self, least: int) -> None:
         """Keep space on the disk, so that `put` can write that many bytes even when the disk is full: what frees space must not need
         any. If there is no space now, the next call tries again."""
-        wanted = max(_RESERVE_BYTES, least)
+        wanted = max(self.reserved_bytes, least)
         try:
             handle = self.open(_RESERVE, create=_RESERVE not in self.names())
             try:

@@ -5,7 +5,8 @@ What a crash may take depends on what crashed:
 * **The agent is killed** (`kill -9`): nothing for which `append` has returned. A frame that was being written is cut.
 * **The machine stops** (power, kernel): what was appended after the last `sync` that did its work. None of it was sent, as `read` returns
   durable frames only, so its numbers are used again; and `positions` are then those before it, so that files are read again from there.
-  Inputs that cannot read again lose that much: at most what came in the time of the policy, or its size, or one batch (`each`).
+  Inputs that cannot read again lose that much: what came since the last sync, which is at most the time of the policy (or its size, or,
+  with `each`, nothing) and what is appended until the next call of `sync`.
 * **A disk damages what was durable**: those frames. Their bytes are set aside in a file `damaged-…`, `faults` says so, and a *lost* frame
   has their numbers. The log continues after them.
 
@@ -37,7 +38,7 @@ from scribengin.wal.checkpoint import (
 )
 from scribengin.wal.files import LogFolder, disk_faults
 from scribengin.wal.recovery import LogRecovery, RecoveredLog
-from scribengin.wal.segments import FRAME_START, LostRange, WalSegment, damaged_since, first_of, lost_frames
+from scribengin.wal.segments import FRAME_START, LostRange, WalSegment, damaged_since, first_of, lost_frames, lost_reason
 from scribengin.wire.frames import MAGIC, FrameHead, FrameOrigin, find_frames
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Wal:
 
     Args:
         folder: Made if there is none. It may have files `damaged-…`, which the log never removes.
-        most_bytes: The largest size of all segments together.
+        most_bytes: The largest size of all segments together; a larger frame never fits.
         segment_bytes: About the size of one segment, the unit in which space is freed; at most a quarter of `most_bytes`.
         sync: The policy, see `SyncPolicy.parse`. With a size, a second is the longest time.
         files: Access to the folder; tests simulate a disk.
@@ -144,6 +145,7 @@ class Wal:
         self._unsure = False
         """True after a failed sync: what the system counts as written may not be on the disk"""
         self._lost_tail = ""
+        self._closed = False
         self._marked_acknowledged = 0
         self._checkpoint_bytes = 0
         self._synced_at_s = float("-inf")
@@ -231,6 +233,8 @@ class Wal:
                 self._files.truncate(segment.handle, segment.bytes)
                 raise
             segment.add(count, len(frame), head.time_ms)
+            if head.kind == "lost":
+                segment.lost.append(LostRange(sequence, head.next, lost_reason(frame, next(find_frames(frame)))))
             self.next = segment.next
             self.size += len(frame)
             if head.origin.identity:
@@ -502,14 +506,14 @@ class Wal:
             if self.durable < self.next:
                 self._sync()
             dropped: list[WalSegment] = []
-            freed = 0
+            frames = lost_frames([], 0)
+            lost, records, freed = list[LostRange](), 0, 0
             while freed < bytes and len(dropped) < len(self._segments) and self._segments[len(dropped)].bytes:
                 dropped.append(self._segments[len(dropped)])
-                freed += dropped[-1].bytes
-            lost, records = self._lost_of(dropped)
-            time_ms = max((segment.newest_ms for segment in dropped), default=0)
-            frames = lost_frames(lost, time_ms)
-            if sum(len(frame) for _, frame in frames) >= freed:
+                lost, records = self._lost_of(dropped)
+                frames = lost_frames(lost, max(segment.newest_ms for segment in dropped))
+                freed = sum(segment.bytes for segment in dropped) - sum(len(frame) for _, frame in frames)
+            if freed <= 0:
                 return 0
             if dropped[-1] is self._segments[-1]:
                 self._begin_segment()
@@ -536,8 +540,8 @@ class Wal:
         """The lost ranges that replace segments, and how many records are lost by that."""
         lost: list[LostRange] = []
         records = 0
-        at = dropped[0].first if dropped else 0
-        if at < self.acknowledged and dropped:
+        at = dropped[0].first
+        if at < self.acknowledged:
             at = min(self.acknowledged, dropped[-1].next)
             lost.append(LostRange(dropped[0].first, at, ACKNOWLEDGED))
         for before in [each for segment in dropped for each in segment.lost if each.next > at]:
@@ -546,7 +550,7 @@ class Wal:
                 records += before.first - at
             lost.append(LostRange(max(at, before.first), before.next, before.reason))
             at = before.next
-        if dropped and at < dropped[-1].next:
+        if at < dropped[-1].next:
             lost.append(LostRange(at, dropped[-1].next, DROPPED))
             records += dropped[-1].next - at
         return lost, records
@@ -555,6 +559,9 @@ class Wal:
         """Make everything durable, and let other processes have the folder. Raises EnvironmentFault if that fails; the log is closed all
         the same, and frames that are not durable are dealt with when it is opened again."""
         with self._guard:
+            if self._closed:
+                return
+            self._closed = True
             try:
                 if not self._lost_tail:
                     if self.durable < self.next:

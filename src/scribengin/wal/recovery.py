@@ -13,15 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.wal.segments import LostRange, WalSegment, first_of, lost_frames, segment_name
-from scribengin.wire.frames import BadFrame, FoundFrame, FrameHead, FrameOrigin, find_frames, payload_of
+from scribengin.wal.segments import DAMAGED, LostRange, WalSegment, first_of, lost_frames, lost_reason, segment_name
+from scribengin.wire.frames import FoundFrame, FrameHead, FrameOrigin, find_frames
 
 if TYPE_CHECKING:
     from scribengin.wal.checkpoint import LogCheckpoint
     from scribengin.wal.files import LogFolder
-
-DAMAGED = "the agent's write-ahead log was damaged"
-"""why records are lost"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +216,7 @@ class LogRecovery:
             self._positions.pop(head.origin.identity, None)
             self._positions[head.origin.identity] = head.origin
         if head.kind == "lost":
-            scan.segment.lost.append(LostRange(head.sequence, head.next, _reason(scan.data, found)))
+            scan.segment.lost.append(LostRange(head.sequence, head.next, lost_reason(scan.data, found)))
 
     def _end_at(self, name: str, found: FoundFrame, size: int) -> None:
         """The log ends before this frame."""
@@ -233,13 +230,6 @@ class LogRecovery:
 
     def _where(self, first: int) -> str:
         return str(self._folder.path / segment_name(first))
-
-
-def _reason(data: bytes, found: FoundFrame) -> str:
-    try:
-        return payload_of(data, found).decode(errors="replace")
-    except BadFrame:
-        return DAMAGED
 
 
 class _SegmentScan:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StateError
-from scribengin.wire.frames import FrameHead, encode_frame
+from scribengin.wire.frames import BadFrame, FoundFrame, FrameHead, encode_frame, payload_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _EVERY_BYTES = 64 * 1024
 _NAME = re.compile(r"(\d{20})\.wal")
 _MOST_COUNT = 2**32 - 1
+DAMAGED = "the agent's write-ahead log was damaged"
+"""why records are lost that were durable"""
 FRAME_START = struct.Struct("<4sII4xQI")
 """magic, length, CRC, sequence, count: the first bytes of a frame"""
 
@@ -123,6 +125,14 @@ def damaged_since(folder: LogFolder, name: str, offset: int) -> StateError:
         f"{folder.path / name}: the frame at byte {offset:,} has changed since it was written",
         remedy="start the agent again: it sets the damaged bytes aside, and goes on after them",
     )
+
+
+def lost_reason(data: bytes, found: FoundFrame) -> str:
+    """Why the records of a *lost* frame are lost."""
+    try:
+        return payload_of(data, found).decode(errors="replace")
+    except BadFrame:
+        return DAMAGED
 
 
 def lost_frames(lost: Iterable[LostRange], time_ms: int) -> list[tuple[FrameHead, bytes]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Chunk:
+class RecordChunk:
     """Records of one origin that have no numbers yet.
 
     `payload` is the records, each followed by `mark`; `time_ms` when the last one was read. `on_durable` is called once: after the records
@@ -46,7 +46,7 @@ class InputReport:
     backlog_bytes: int | None = None
 
 
-class Input(Protocol):
+class RecordInput(Protocol):
     """Where the records of one lane come from. All methods are called by the thread of the lane only, except `report`."""
 
     def poll(self, most_bytes: int) -> list[Chunk]:
@@ -64,6 +64,10 @@ class Input(Protocol):
 
     def close(self) -> None:
         """Give up files, sockets and processes; records that were not returned by `poll` are not lost if they can be read again."""
+
+
+Chunk = RecordChunk
+Input = RecordInput
 
 
 def open_input(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> Input:

@@ -34,7 +34,7 @@ STEADY_S = 60.0
 """a command that ran so long is started again after the first delay"""
 _SHELL = "/bin/sh"
 _GUARD = f"""exec 3<&0 </dev/null
-( ( trap '' HUP INT TERM; exec >/dev/null 2>&1; read -r line <&3; kill -TERM -- -$$; sleep {END_S}; kill -KILL -- -$$ ) & )
+( ( trap '' HUP INT TERM; exec >/dev/null 2>&1; read -r line <&3; kill -s TERM -- -$$; sleep {END_S}; kill -s KILL -- -$$ ) & )
 exec 3<&-
 exec "$@"
 """
@@ -181,7 +181,8 @@ class ChildRuns:
     @property
     def pid(self) -> int:
         """Of the command; 0 while it does not run."""
-        return self._child.pid if self._child is not None else 0
+        child = self._child  # another thread may ask
+        return child.pid if child is not None else 0
 
     def read(self, most_bytes: int) -> Iterator[tuple[PipeName, bytes]]:
         """Start the command if it is time to, and read what it has written; empty bytes mean that the pipe has ended."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.agent.inputs import Chunk, InputReport
 from scribengin.agent.inputs.children import LOG, ChildRuns
-from scribengin.agent.inputs.line_streams import ChunkJoiner, LineCutter, origin_of
+from scribengin.agent.inputs.line_streams import LineCutter, OriginJoiner, origin_of
 from scribengin.core.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ExecInput:
             "stderr": origin_of(lane, f"{name} 2>", tags={"stream": "stderr"}),
         }
         self._cutters = {"stdout": LineCutter(lane), "stderr": LineCutter(lane)}
-        self._joiner = ChunkJoiner(lane)
+        self._joiner = OriginJoiner(lane)
 
     @property
     def finished(self) -> bool:

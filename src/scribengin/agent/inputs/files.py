@@ -11,18 +11,22 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import google_crc32c
+import msgspec
+
+from scribengin.wire.frames import FrameOrigin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from scribengin.wire.frames import FrameOrigin
+    from scribengin.agent.inputs.lines import RecordCutter
 
 HEAD_BYTES = 1024
 """the largest fingerprint"""
@@ -56,6 +60,8 @@ class FileContent:
     """the last bytes before the position; empty: unknown"""
     followed: bool = False
     """whether a file that has it is being read"""
+    latest: str = ""
+    """the newest path that has led to it"""
     complete: bool = False
     """whether it was read to the end that it will ever have"""
 
@@ -241,11 +247,12 @@ class GzipReader:
                 if not packed:
                     continue
                 self._unzip = zlib.decompressobj(31)
+            before = self._unzip.copy()
             try:
                 piece = self._unzip.decompress(packed, 2**20)
             except zlib.error as error:
                 self.fault = str(error)
-                return b""
+                return _before_fault(before, packed)
             self._whole = self._unzip.eof
             if self._unzip.eof:
                 self._packed -= len(self._unzip.unused_data)
@@ -256,6 +263,17 @@ class GzipReader:
     def close(self) -> None:
         """Close the file."""
         os.close(self.descriptor)
+
+
+def _before_fault(unzip: Any, packed: bytes) -> bytes:
+    """What can be decompressed before damaged bytes."""
+    parts = []
+    try:
+        for at in range(0, len(packed), 64):
+            parts.append(unzip.decompress(packed[at : at + 64]))  # noqa: PERF401 - those before the error count
+    except zlib.error:
+        pass
+    return b"".join(parts)
 
 
 def open_reader(path: str) -> tuple[PlainReader | GzipReader, os.stat_result]:
@@ -272,20 +290,114 @@ def open_reader(path: str) -> tuple[PlainReader | GzipReader, os.stat_result]:
     return GzipReader(descriptor) if packed else PlainReader(descriptor), status
 
 
-_ROTATED_WORDS = {"", "gz", "old", "bak", "backup", "prev", "orig", "copy", "save", "rotated", "archived"}
+@dataclass(slots=True, eq=False)
+class TailedFile:
+    """A file that is followed."""
+
+    key: FileKey
+    path: str
+    content: FileContent
+    paths: set[str] = field(default_factory=set)
+    reader: PlainReader | GzipReader | None = None
+    packed: bool = False
+    size: int = 0
+    mtime_ns: int = 0
+    changed_at: float = 0.0
+    moved_at: float | None = None
+    """since when its first path does not lead to it"""
+    flushed: bool = False
+    """whether a last line without a line end may be delivered"""
+    after: TailedFile | None = None
+    """the file that is read before it: its predecessor of the same path"""
+    copied: FileContent | None = None
+    """the content that it is a copy of, until that is gone"""
+    cutter: RecordCutter | None = None
+    rest: bytes = b""
+    """what was read and is not a whole record: it may be gone when the file is truncated"""
+    long_end: int = 0
+    """how far a record that is too long was searched for its end; 0: there is none"""
+    queued: bool = False
+
+
+@dataclass(slots=True)
+class UnreadRest:
+    """A content that was gone before it was read to its end, as far as known: `seen` bytes of it were there. A copy may have the rest."""
+
+    content: FileContent
+    seen: int
+    until: float
+    partial: bytes = b""
+    cutter: RecordCutter | None = None
+
+
+_ROTATED_WORDS = {"gz", "old", "bak", "backup", "prev", "orig", "copy", "save", "rotated", "archived"}
 _DATE = re.compile(r"\d[\dTZ:h]*")
 
 
-def is_name_after(path: str, original: str) -> bool:
-    """Whether a name is one that rotation gives to a file.
+def likely_originals(path: str) -> list[str]:
+    """The paths that a file may have had before rotation gave it this one.
 
-    >>> [is_name_after(name, "app.log") for name in ("app.log.1", "app.log-20270101.gz", "app-1.log")]
-    [True, True, True]
-    >>> [is_name_after(name, "app.log") for name in ("app-error.log", "apple.log", "app.log")]
-    [False, False, False]
+    >>> likely_originals("/logs/app.log.1.gz")
+    ['/logs/app.log.1', '/logs/app.log', '/logs/app']
+    >>> likely_originals("/logs/app-20270101.log.gz")
+    ['/logs/app-20270101.log', '/logs/app-20270101', '/logs/app', '/logs/app.log']
+    >>> likely_originals("/logs/app-error.log"), likely_originals("/logs/33.log")
+    (['/logs/app-error', '/logs/app'], ['/logs/33'])
     """
-    name, before = Path(path).name, Path(original).name
-    stem, *words = re.split(r"[.\-_~]+", before)
-    if name == before or not stem or not name.startswith(stem):
-        return False
-    return all(word in _ROTATED_WORDS or word in words or _DATE.fullmatch(word) for word in re.split(r"[.\-_~]+", name[len(stem) :]))
+    folder, name = os.path.split(path)
+    names = [name[: found.start()] for found in re.finditer(r"[.\-_~]", name)][::-1]
+    first, *rest = re.split(r"([.\-_~]+)", name)
+    words = zip(rest[::2], rest[1::2], strict=True)
+    names.append(first + "".join(mark + word for mark, word in words if word not in _ROTATED_WORDS and not _DATE.fullmatch(word)))
+    return [f"{folder}/{each}" for each in dict.fromkeys(names) if each and each != name]
+
+
+def is_name_after(path: str, original: str) -> bool:
+    """Whether a name is one that rotation gives to a file, in any folder.
+
+    >>> [is_name_after(name, "app.log") for name in ("app.log.1", "app.log-20270101.gz", "old/app-1.log", "app-error.log", "app.log")]
+    [True, True, True, False, False]
+    """
+    return Path(original).name in {Path(each).name for each in likely_originals(path)}
+
+
+def keys_of_output() -> set[FileKey]:
+    """The files that the agent itself writes its log to."""
+    keys = set()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            status = os.fstat(stream.fileno())
+        except (OSError, ValueError, AttributeError):
+            continue
+        if stat.S_ISREG(status.st_mode):
+            keys.add((status.st_dev, status.st_ino))
+    return keys
+
+
+def inodes_in(folder: str) -> dict[int, str]:
+    """Inode → name of what is in a folder; empty if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.inode(): entry.name for entry in entries}
+    except OSError:
+        return {}
+
+
+def read_positions(path: Path) -> dict[str, FrameOrigin]:
+    """The positions that `from: end` has set at the first start of a lane: no frame has them."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, FrameOrigin])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def write_positions(path: Path, contents: Sequence[FileContent]) -> None:
+    """Keep the positions that `from: end` has set, durably: it counts only once."""
+    positions = {content.identity: FrameOrigin(file=content.path, end=content.end) for content in contents}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    with new.open("wb") as file:
+        file.write(msgspec.json.encode(positions))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

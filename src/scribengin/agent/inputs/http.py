@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.line_streams import ChunkJoiner, LineCutter, origin_of, too_long
+from scribengin.agent.inputs.line_streams import LineCutter, OriginJoiner, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     EVENT_S,
     LOG,
@@ -66,6 +66,7 @@ ANSWER_S = 30.0
 IDLE_S = 60.0
 """a connection without a request is closed after this time"""
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,8}")
+_BLANK_LINE = re.compile(rb"^[ \t\r]*$", re.MULTILINE)
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _raw_one = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -148,14 +149,14 @@ def _of_zstd(body: bytes, most: int) -> bytes:
 
 def chunks_of_body(body: bytes, content_type: str, lane: LaneConfig, origin: FrameOrigin) -> list[Chunk]:
     """The records of a body, as the module says."""
-    joiner = ChunkJoiner(lane)
+    joiner = OriginJoiner(lane)
     kind = content_type.partition(";")[0].strip().lower()
     is_json = "json" in kind
     records = _json_records(body) if kind == "application/json" else None
     if records is None:
         cutter = LineCutter(lane, carriage_returns=True)
-        if is_json and (body.startswith((b"\n", b"\r\n")) or b"\n\n" in body or b"\n\r\n" in body):
-            body = b"\n".join(line for line in body.split(b"\n") if line.strip())
+        if is_json and _BLANK_LINE.search(body):
+            body = b"\n".join((*(line for line in body.split(b"\n") if line.strip()), b""))
         for block in cutter.feed(body) + cutter.end():
             joiner.add(origin, block)
     else:
@@ -163,7 +164,7 @@ def chunks_of_body(body: bytes, content_type: str, lane: LaneConfig, origin: Fra
         for at, record in enumerate(records):
             if len(record) > lane.max_record:
                 joiner.add_records(origin, records[start:at])
-                joiner.add(origin, too_long(record))
+                joiner.add(origin, too_long(record, lane))
                 start = at + 1
         joiner.add_records(origin, records[start:])
     return joiner.take()
@@ -548,7 +549,8 @@ class HttpInput:
             self._certificate.fault if self._certificate.wanted else "",
             event if time.monotonic() - at < EVENT_S else "",
         ]
-        connections = self._server.connections if self._server is not None else 0
+        server = self._server  # another thread may ask
+        connections = server.connections if server is not None else 0
         return InputReport(files=connections, message="; ".join(filter(None, faults)), backlog_bytes=self.queue.held)
 
     def close(self) -> None:
@@ -578,6 +580,7 @@ class HttpInput:
             if self._retry.failed() == 1.0:
                 LOG.warning("%s", self._fault)
             return
+        LOG.info("%s: listens on port %d", self.place, self.port)
         self._fault = ""
         self._retry.worked()
         threading.Thread(target=self._server.serve_forever, args=(0.2,), name=f"http {self.place}", daemon=True).start()

@@ -5,10 +5,11 @@ A field is a text. The journal prints a value that is not valid UTF-8 as an arra
 are no UTF-8. A field that occurs several times in an entry is an array of texts. `--all` is passed, without which `journalctl` prints
 null for values of more than 4,096 bytes.
 
-The position is the cursor of an entry, in the origin of its frame: after a crash the journal is read on behind the newest frame that is
-durable, so that no entry is lost or read twice. If that entry is no longer in the journal, it is read on at the next one that is. (The
-entry of the cursor is asked for again and skipped by its cursor: with `--after-cursor`, `journalctl` before systemd 255 skips an entry
-too many where the one of the cursor is gone, or does not match.)
+The position is the cursor of the last entry of a frame, as the tag `journal_cursor` of its origin (`journalctl --cursor` finds the place
+by it): after a crash the journal is read on behind the newest frame that is durable, so that no entry is lost or read twice. If that
+entry is no longer in the journal, it is read on at the next one that is. (The entry of the cursor is asked for again and skipped by its
+cursor: with `--after-cursor`, `journalctl` before systemd 255 skips an entry too many where the one of the cursor is gone, or does not
+match.)
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from scribengin.wire.protocol import LaneConfig
 
 IDENTITY = "journal"
-_PREFIX = "journal:"
+CURSOR_TAG = "journal_cursor"
 _CURSOR = re.compile(rb'"__CURSOR"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _NOT_TEXT = re.compile(rb'"\s*:\s*[\[n{0-9tf]')
 """before a value that is not a text, or within a text that quotes JSON"""
@@ -75,9 +76,15 @@ class JournalInput:
     def __init__(self, lane: LaneConfig, positions: Mapping[str, FrameOrigin]) -> None:
         self._lane = lane
         position = positions.get(IDENTITY)
-        self._cursor = position.file.removeprefix(_PREFIX) if position is not None else ""
+        self._cursor = position.tags.get(CURSOR_TAG, "") if position is not None else ""
         self._skip = self._cursor
         """the entry that is printed first, and was read before"""
+        self._taken_cursor = self._cursor
+        """of the last entry that `poll` has returned"""
+        self._waiting: list[bytes] = []
+        """entries that wait for more, up to the linger: chunks with different cursors are not joined later"""
+        self._size = 0
+        self._due = 0.0
         self.runs = ChildRuns(self._command())
         self._cutters = {"stdout": LineCutter(lane), "stderr": LineCutter(lane)}
 
@@ -96,10 +103,14 @@ class JournalInput:
                     self.runs.last_words = block.payload.decode("utf-8", "backslashreplace").strip().rpartition("\n")[2][:200]
                 else:
                     chunks += self._chunks(block)
+        if self._waiting and (2 * self._size > self._lane.frame_bytes or time.monotonic() >= self._due):
+            chunks += self._taken()
         return chunks
 
     def wait(self, timeout_s: float) -> None:
         """Until there is an entry, or the time is over."""
+        if self._waiting:
+            timeout_s = max(0.0, min(timeout_s, self._due - time.monotonic()))
         self.runs.wait(timeout_s)
 
     def report(self) -> InputReport:
@@ -137,17 +148,31 @@ class JournalInput:
         if not entries:
             return
         if block.kind != "records":
+            yield from self._taken()
             yield self._chunk(block)
             return
+        self._cursor = cursor_of(entries) or self._cursor
         if _NOT_TEXT.search(entries):
             lines = entries.split(b"\n")
             entries = b"\n".join(plain_entry(line) if _NOT_TEXT.search(line) else line for line in lines)
+        if self._size + len(entries) > self._lane.frame_bytes:
+            yield from self._taken()
+        if not self._waiting:
+            self._due = time.monotonic() + self._lane.linger_s
+        self._waiting.append(entries)
+        self._size += len(entries)
+
+    def _taken(self) -> Iterator[Chunk]:
+        """What has waited for more entries."""
+        entries, self._waiting, self._size = b"".join(self._waiting), [], 0
         for piece in cut_lines(entries, self._lane):
             yield self._chunk(piece)
 
     def _chunk(self, block: RecordBlock) -> Chunk:
-        self._cursor = cursor_of(block.payload) or self._cursor
-        origin = origin_of(self._lane, f"{_PREFIX}{self._cursor}", identity=IDENTITY)
+        self._taken_cursor = cursor_of(block.payload) or self._taken_cursor
+        if block.kind != "records":
+            self._cursor = self._taken_cursor
+        origin = origin_of(self._lane, "journal", identity=IDENTITY, tags={CURSOR_TAG: self._taken_cursor})
         return Chunk(block.payload, block.count, origin, time.time_ns() // 1_000_000, kind=block.kind)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.wire.protocol import LaneConfig
 
 FIRST_BYTES = 4096
-"""of a record that is too long: as much of it is sent"""
+"""of a record that is too long: as much of it is sent, or `max_record` if that is less"""
 READ_BYTES = 256 * 1024
 """the most that is read from a pipe or a socket at once"""
 
@@ -55,9 +55,9 @@ class RecordBlock:
     mark: bytes = LINE_FEED
 
 
-def too_long(record: bytes) -> RecordBlock:
-    """The block of a record that is larger than `max_record`."""
-    return RecordBlock(record[:FIRST_BYTES], 1, "too_long")
+def too_long(record: bytes, lane: LaneConfig) -> RecordBlock:
+    """The block of a record that is larger than `max_record`; its first bytes are enough."""
+    return RecordBlock(record[: min(FIRST_BYTES, lane.max_record)], 1, "too_long")
 
 
 def cut_lines(lines: bytes, lane: LaneConfig) -> Iterator[RecordBlock]:
@@ -66,7 +66,7 @@ def cut_lines(lines: bytes, lane: LaneConfig) -> Iterator[RecordBlock]:
     >>> from scribengin.wire.protocol import LaneConfig
     >>> lane = LaneConfig("f", "s", "tcp", frame_bytes=6, max_record=4)
     >>> [(block.payload, block.count, block.kind) for block in cut_lines(b"a\\nb\\ncc\\nlonger\\nd\\n", lane)]
-    [(b'a\\nb\\n', 2, 'records'), (b'cc\\n', 1, 'records'), (b'longer', 1, 'too_long'), (b'd\\n', 1, 'records')]
+    [(b'a\\nb\\n', 2, 'records'), (b'cc\\n', 1, 'records'), (b'long', 1, 'too_long'), (b'd\\n', 1, 'records')]
     """
     start, size, most = 0, len(lines), lane.max_record
     while start < size:
@@ -82,7 +82,7 @@ def cut_lines(lines: bytes, lane: LaneConfig) -> Iterator[RecordBlock]:
             if at > start:
                 yield _block(lines[start:at])
             feed = lines.index(b"\n", at)
-            yield too_long(lines[at : min(feed, at + FIRST_BYTES)])
+            yield too_long(lines[at : min(feed, at + FIRST_BYTES)], lane)
             start = at = feed + 1
         if end > start:
             yield _block(lines[start:end])
@@ -117,7 +117,7 @@ class LineCutter:
             feed = data.find(b"\n")
             if feed < 0:
                 return found
-            found.append(too_long(self._first))
+            found.append(too_long(self._first, self._lane))
             self._first = None
             data = data[feed + 1 :]
         cut = data.rfind(b"\n") + 1
@@ -138,14 +138,14 @@ class LineCutter:
     def end(self) -> list[RecordBlock]:
         """The last line, if the stream ended without a line feed."""
         if self._first is not None:
-            found = [too_long(self._first)]
+            found = [too_long(self._first, self._lane)]
         else:
             found = list(cut_lines(b"".join((*self._parts, b"\n")), self._lane)) if self._parts else []
         self._parts, self._size, self._first = [], 0, None
         return found
 
 
-class ChunkJoiner:
+class OriginJoiner:
     """Joins blocks of the same origin to chunks of at most `frame_bytes`; the order of each origin's records is kept."""
 
     def __init__(self, lane: LaneConfig) -> None:

@@ -147,14 +147,14 @@ class RecordCutter:
                 runs += self._records(rest[:start], whole=True, first=first)
             if not stop or (first and runs):
                 break
-            runs.append(self.too_long(rest[start : start + TOO_LONG_HEAD], stop - start))
+            runs.append(self.too_long(rest[start : min(stop, start + TOO_LONG_HEAD)], stop - start))
             at += stop
         return runs
 
     def too_long(self, head: bytes, size: int) -> RecordRun:
         """A record of `size` bytes that is too long, of which only the first bytes are kept."""
-        whole = head[: TOO_LONG_HEAD // 4 * 4]
-        return RecordRun(self.encoding.text(whole), 1, 1, size, kind="too_long")
+        whole = head[:TOO_LONG_HEAD]
+        return RecordRun(self.encoding.text(whole).removesuffix(LINE_FEED), 1, 1, size, kind="too_long")
 
     def _too_long(self, block: bytes, *, ended: bool) -> tuple[int, int]:
         """Where the first line of more than `max_record` bytes begins, or -1, and where it ends, or 0 if that is not in the block."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("scribengin.agent")
 MOST_CONNECTIONS = 1024
 HANDSHAKE_S = 30.0
+ACCEPT_AGAIN_S = 0.5
 EVENT_S = 300.0
 """a fault of a connection is reported for this time"""
 SOON_S = 14 * 24 * 3600.0
@@ -313,6 +314,8 @@ class StreamServer:
     _ready: set[StreamConnection] = field(default_factory=set)
     """those that may have more than was read, in the kernel or in the buffers of TLS"""
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _accept_at: float = 0.0
+    """when to accept connections again, after that has failed; 0: now"""
     _retry: RetryTimes = field(default_factory=RetryTimes)
     _fault: str = ""
     """why it does not listen"""
@@ -339,6 +342,9 @@ class StreamServer:
         """What has come, about `most_bytes` at most; empty bytes mean that the connection has ended."""
         if self._listener is None:
             self._open()
+        elif self._accept_at and time.monotonic() >= self._accept_at:
+            self._accept_at = 0.0
+            self._selector.register(self._listener, selectors.EVENT_READ)
         if self.certificate.wanted:
             self.certificate.context()
         self._select(0)
@@ -413,6 +419,7 @@ class StreamServer:
         self._retry.worked()
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
+        LOG.info("%s: listens on port %d", self.place, self.port)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _select(self, timeout_s: float) -> None:
@@ -434,7 +441,10 @@ class StreamServer:
             except BlockingIOError:
                 return
             except OSError as error:  # the sender is gone again, or this process has no more file descriptors
-                self._note(f"a connection was not accepted: {error.strerror}")
+                self._note(f"a connection was not accepted: {error.strerror}; it is tried again")
+                # it would be ready at once again, and again
+                self._selector.unregister(self._listener)
+                self._accept_at = time.monotonic() + ACCEPT_AGAIN_S
                 return
             if len(self._connections) >= self.most_connections:
                 channel.close()

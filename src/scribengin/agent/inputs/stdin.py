@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.line_streams import READ_BYTES, ChunkJoiner, LineCutter, origin_of
+from scribengin.agent.inputs.line_streams import READ_BYTES, LineCutter, OriginJoiner, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ class StdinInput:
         self._file = file
         self._origin = origin_of(lane, "stdin")
         self._cutter = LineCutter(lane)
-        self._joiner = ChunkJoiner(lane)
+        self._joiner = OriginJoiner(lane)
         self.finished = file < 0
         """True if all was read, and the records were returned by `poll`"""
         self._message = "" if file >= 0 else "the agent has no standard input; to fix, start it behind a pipe"

@@ -1,8 +1,8 @@
 """The input `syslog`: messages over UDP, TCP or TLS, in the formats of RFC 5424 and RFC 3164.
 
 Over UDP a record is a datagram. Over TCP and TLS each message has its own framing (RFC 6587): it is counted if it begins with a number, a
-blank and `<`, else it ends with a line feed; `framing: octet` or `newline` demands one of them. With `parse: true` a record is a JSON
-object, as `scribengin.agent.inputs.syslog_message` describes; else it is the message as it came, with the sender as its origin.
+blank and `<`, else it ends with a line feed or NUL; `framing: octet` or `newline` demands one of them. With `parse: true` a record is a
+JSON object, as `scribengin.agent.inputs.syslog_message` describes; else it is the message as it came, with the sender as its origin.
 
 Syslog has no answer for single messages: those that were received, and not durable in the write-ahead log when the agent or its host
 crashed, are lost; over TCP those in the kernels of both sides, too. That is the limit of the protocol. While the lane takes no records,
@@ -29,7 +29,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.line_streams import ChunkJoiner, RecordBlock, origin_of, too_long
+from scribengin.agent.inputs.line_streams import OriginJoiner, RecordBlock, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     LOG,
     ListenPlace,
@@ -58,16 +58,13 @@ KERNEL_BYTES = 8 * 2**20
 _DATAGRAM_COST = 200
 _COUNTED = re.compile(rb"([1-9]\d{0,9}) ")
 _COUNTED_START = re.compile(rb"[1-9]\d{0,9} <")
-_COUNTED_LATER = re.compile(rb"\n[1-9]\d{0,9} <")
+_TRAILER = re.compile(rb"[\n\0]")
+_COUNTED_LATER = re.compile(rb"[\n\0][1-9]\d{0,9} <")
 _MAYBE_COUNTED = re.compile(rb"[1-9]\d{0,9} ?")
 _encode = msgspec.json.Encoder().encode
 
 
 # Framing.
-
-
-class UnknownFraming(Exception):
-    """The bytes of a connection do not have the framing that was demanded: where the next message begins is unknown."""
 
 
 class SyslogFraming:
@@ -78,22 +75,24 @@ class SyslogFraming:
         self._framing = framing
         self._most = max_record
         self._kept = b""
+        self.unknown = False
+        """True if a message does not have the framing that was demanded: then it is unknown where the next one begins"""
         self._left = 0
         """bytes of a counted message that is too long, or the rest of a line that is (-1)"""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that `data` ends, without their framing; of one that is too long `max_record` + 1 bytes. Raises UnknownFraming."""
+        """The messages that `data` ends, without their framing; of one that is too long `max_record` + 1 bytes."""
         if self._left:
             data = self._skip(data)
         data = self._kept + data
         found: list[bytes] = []
         at, size = 0, len(data)
         while at < size:
-            if self._framing == "octet" and data[at] in b"\r\n":  # some senders end a counted message with a line feed, too
+            if self._framing == "octet" and data[at] in b"\r\n\0":  # some senders end a counted message with a line feed, too
                 at += 1
                 continue
             counted = self._counted(data, at)
-            if counted is None:
+            if counted is None or self.unknown:
                 break
             if counted:
                 head = _COUNTED.match(data, at)
@@ -110,23 +109,24 @@ class SyslogFraming:
                     found.append(data[head.end() : end])
                 at = min(end, size)
                 continue
-            end = data.find(b"\n", at)
-            if end < 0:
+            ended = _TRAILER.search(data, at)
+            if ended is None:
                 if size - at <= self._most:
                     break
                 found.append(data[at : at + self._most + 1])
                 self._left = -1
                 at = size
                 continue
-            later = None if self._framing == "newline" else _COUNTED_LATER.search(data, end)
-            stop = data.rfind(b"\n") + 1 if later is None else later.start() + 1
-            found += [line[: self._most + 1] for line in data[at : stop - 1].split(b"\n")]
+            later = None if self._framing == "newline" else _COUNTED_LATER.search(data, ended.start())
+            stop = max(data.rfind(b"\n"), data.rfind(b"\0")) + 1 if later is None else later.start() + 1
+            lines = data[at : stop - 1]
+            found += [line[: self._most + 1] for line in (_TRAILER.split(lines) if b"\0" in lines else lines.split(b"\n"))]
             at = stop
         self._kept = data[at:]
-        return [message for message in found if message not in (b"", b"\r", b"\0")]
+        return [message for message in found if message not in (b"", b"\r")]
 
     def end(self) -> list[bytes]:
-        """What came of a message that was not ended."""
+        """The begin of a message that was not ended."""
         kept, self._kept, self._left = self._kept, b"", 0
         if self._framing != "newline" and _COUNTED_START.match(kept):
             kept = kept.partition(b" ")[2]
@@ -137,11 +137,11 @@ class SyslogFraming:
             skipped = min(self._left, len(data))
             self._left -= skipped
             return data[skipped:]
-        end = data.find(b"\n")
-        if end < 0:
+        ended = _TRAILER.search(data)
+        if ended is None:
             return b""
         self._left = 0
-        return data[end + 1 :]
+        return data[ended.end() :]
 
     def _counted(self, data: bytes, at: int) -> bool | None:
         """True if the message there is counted; None if that cannot be known yet."""
@@ -150,9 +150,8 @@ class SyslogFraming:
         if self._framing == "octet":
             if _COUNTED.match(data, at):
                 return True
-            if _MAYBE_COUNTED.fullmatch(data, at):
-                return None
-            raise UnknownFraming
+            self.unknown = not _MAYBE_COUNTED.fullmatch(data, at)
+            return None
         if _COUNTED_START.match(data, at):
             return True
         return None if _MAYBE_COUNTED.fullmatch(data, at) else False
@@ -281,7 +280,7 @@ class SyslogInput:
             insecure=bool(options.get("insecure")),
             need="use tls:// with `client_ca`, so that senders show a certificate; or ",
         )
-        self._joiner = ChunkJoiner(lane)
+        self._joiner = OriginJoiner(lane)
         self._origin = origin_of(lane, str(self.place))
         self._message = ""
         self._retry = RetryTimes()
@@ -344,6 +343,7 @@ class SyslogInput:
             if self._retry.failed() == 1.0:
                 LOG.warning("%s", self._message)
             return
+        LOG.info("%s: listens on port %d", self.place, self.datagrams.port)
         self._message = ""
         self._retry.worked()
 
@@ -352,10 +352,9 @@ class SyslogInput:
             framing = connection.decoder
             if framing is None:
                 connection.decoder = framing = SyslogFraming(self._framing, self._lane.max_record)
-            try:
-                messages = framing.feed(data) if data else framing.end()
-            except UnknownFraming:
-                messages = framing.end()
+            messages = framing.feed(data) if data else framing.end()
+            if framing.unknown and data:
+                messages += framing.end()
                 server.drop(connection, "its messages have no count, which `framing: octet` demands; to fix, set `framing: auto`")
             if messages:
                 self._add([(message, connection.sender) for message in messages])
@@ -370,7 +369,7 @@ class SyslogInput:
             for raw, sender in messages:
                 if len(raw) > most:
                     self._joiner.add_records(self._origin, records)
-                    self._joiner.add(self._origin, too_long(raw))
+                    self._joiner.add(self._origin, too_long(raw, self._lane))
                     records = []
                 else:
                     records.append(_encode(parse_syslog(raw, sender, now=now, zone=zone)))
@@ -379,7 +378,7 @@ class SyslogInput:
         by_sender: dict[str, list[bytes]] = {}
         for raw, sender in messages:
             if len(raw) > most:
-                self._joiner.add(origin_of(self._lane, sender), too_long(raw))
+                self._joiner.add(origin_of(self._lane, sender), too_long(raw, self._lane))
             else:
                 by_sender.setdefault(sender, []).append(raw.rstrip(b"\n\r\0"))
         for sender, raws in by_sender.items():

@@ -21,18 +21,15 @@ import errno
 import os
 import resource
 import stat
-import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from scribengin.agent.inputs import Chunk, InputReport
 from scribengin.agent.inputs.files import (
+    GZIP_MAGIC,
     HEAD_BYTES,
     OTHER_PACKED,
     TAIL_BYTES,
@@ -41,9 +38,16 @@ from scribengin.agent.inputs.files import (
     GzipReader,
     KnownContents,
     PlainReader,
+    TailedFile,
+    UnreadRest,
+    inodes_in,
     is_name_after,
+    keys_of_output,
+    likely_originals,
     open_reader,
+    read_positions,
     restored_contents,
+    write_positions,
 )
 from scribengin.agent.inputs.lines import TOO_LONG_HEAD, RecordCutter, RecordRun, TextEncoding, encoding_for
 from scribengin.agent.inputs.patterns import PathPatterns
@@ -60,47 +64,8 @@ COLD_S = 10.0
 COLD_FILES = 400
 SURE_HEAD = 256
 """a fingerprint of at least so many bytes recognises a copy under any name"""
+LAST_USED = 10
 _KEPT_REST = 256 * 1024
-
-
-@dataclass(slots=True, eq=False)
-class TailedFile:
-    """A file that is followed."""
-
-    key: FileKey
-    path: str
-    content: FileContent
-    paths: set[str] = field(default_factory=set)
-    reader: PlainReader | GzipReader | None = None
-    packed: bool = False
-    size: int = 0
-    mtime_ns: int = 0
-    changed_at: float = 0.0
-    moved_at: float | None = None
-    """since when its first path does not lead to it"""
-    flushed: bool = False
-    """whether a last line without a line end may be delivered"""
-    after: TailedFile | None = None
-    """the file that is read before it: its predecessor of the same path"""
-    copied: FileContent | None = None
-    """the content that it is a copy of, until that is gone"""
-    cutter: RecordCutter | None = None
-    rest: bytes = b""
-    """what was read and is not a whole record: it may be gone when the file is truncated"""
-    long_end: int = 0
-    """how far a record that is too long was searched for its end; 0: there is none"""
-    queued: bool = False
-
-
-@dataclass(slots=True)
-class UnreadRest:
-    """A content that was gone before it was read to its end, as far as known: `seen` bytes of it were there. A copy may have the rest."""
-
-    content: FileContent
-    seen: int
-    until: float
-    partial: bytes = b""
-    cutter: RecordCutter | None = None
 
 
 class TailInput:
@@ -127,7 +92,7 @@ class TailInput:
         self._host = os.uname().nodename
         self._cutters: dict[TextEncoding, RecordCutter] = {}
         self._cutter_for(b"")  # refuses what is not valid before anything is read
-        self._most_open = max(8, min(self.open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+        self._most_open = max(2 * LAST_USED, min(self.open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._known = KnownContents()
         self._files: dict[FileKey, TailedFile] = {}
         self._paths: dict[str, TailedFile] = {}
@@ -136,6 +101,7 @@ class TailInput:
         self._copies: dict[TailedFile, None] = {}
         self._continued: dict[FileContent, TailedFile] = {}
         self._joining: dict[TailedFile, None] = {}
+        self._fresh: dict[TailedFile, None] = {}
         self._hot: dict[TailedFile, None] = {}
         self._opened: OrderedDict[TailedFile, None] = OrderedDict()
         self._rests: list[UnreadRest] = []
@@ -145,18 +111,19 @@ class TailInput:
         self._events: deque[str] = deque(maxlen=8)
         self.lost_bytes = 0
         """bytes that are known to be lost by truncations"""
-        self._own_keys = _keys_of_output()
+        self._own_keys = keys_of_output()
         self._next_look = self._next_scan = 0.0
         self._closing = threading.Event()
         now = time.monotonic()
         self._skips = options.get("from") == "end" and not positions and not self._start_file.exists()
-        for content in restored_contents({**self._skipped_before(), **positions}):
+        for content in restored_contents({**read_positions(self._start_file), **positions}):
             self._known.add(content)
         self._scan(now, force=True)
         self._find_absent(now)
         if self._skips:
             self._skips = False
-            self._write_skipped()
+            kept = [file.content for file in self._files.values() if file.copied is None]
+            write_positions(self._start_file, [content for content in kept if content.end])
 
     # what the lane calls
 
@@ -164,7 +131,7 @@ class TailInput:
         """What is new in the files, each in its order, at most a block of one before the next one is read."""
         now = time.monotonic()
         if now >= self._next_look:
-            self._look(now)
+            self._ask_files(now)
         chunks, self._urgent = self._urgent, []
         left = most_bytes - sum(len(chunk.payload) for chunk in chunks)
         idle = 0
@@ -198,7 +165,7 @@ class TailInput:
 
     # what the paths lead to
 
-    def _look(self, now: float) -> None:
+    def _ask_files(self, now: float) -> None:
         force = False
         for path in self._paths_to_ask(now):
             file = self._paths.get(path)
@@ -249,7 +216,7 @@ class TailInput:
 
     def _scan(self, now: float, *, force: bool = False) -> None:
         """Match the patterns again, and find out which files the paths lead to."""
-        begin = time.monotonic()
+        begin = time.thread_time()
         found: dict[str, os.stat_result | None] = {}
         paths = self._patterns.paths(time.time_ns())
         for path in self._refused.keys() - paths:
@@ -286,16 +253,30 @@ class TailInput:
         for path, file in left.items():
             if file.path == path:
                 self._move(file, now)
+        if new:
+            self._take_heads(now)
         for path, status in sorted(new, key=lambda one: (one[1].st_dev, one[1].st_ino) not in self._known):
             adopted = self._files.get((status.st_dev, status.st_ino)) or self._adopt(path, now)
             if adopted is not None:
                 self._lead_to(path, adopted, left.get(path))
         self._find_rests(now)
-        self._next_scan = now + max(self._poll_s, min(1.0, 4 * self._poll_s), 50 * (time.monotonic() - begin))
+        self._next_scan = now + max(self._poll_s, min(1.0, 4 * self._poll_s), min(10.0, 50 * (time.thread_time() - begin)))
+
+    def _take_heads(self, now: float) -> None:
+        """Take the fingerprints of files that were empty, before new files are compared with them."""
+        for file in list(self._fresh):
+            try:
+                if not file.content.head_bytes and self._files.get(file.key) is file and self._opens(file):
+                    self._begin(file, now)
+            except OSError as error:
+                self._read_failed(file, error)
+            if file.content.head_bytes or self._files.get(file.key) is not file:
+                self._fresh.pop(file, None)
 
     def _lead_to(self, path: str, file: TailedFile, before: TailedFile | None) -> None:
         self._paths[path] = file
         file.paths.add(path)
+        file.content.latest = path
         if file.path == path and file.moved_at is not None:
             file.moved_at = None
             self._moved.pop(file, None)
@@ -316,8 +297,11 @@ class TailInput:
 
     def _still(self, file: TailedFile, path: str, status: os.stat_result) -> bool:
         """Whether an inode has the content that it had; that of an open file cannot be used again."""
-        if file.reader is not None or file.copied is not None or not file.content.head_bytes:
+        if file.reader is not None:
             return True
+        if file.copied is not None or not file.content.head_bytes:
+            self._leave(file, complete=False)
+            return False
         try:
             reader, _ = open_reader(path)
         except OSError:
@@ -342,6 +326,9 @@ class TailInput:
             return None
         self._refused.pop(path, None)
         key = (status.st_dev, status.st_ino)
+        if path.endswith(".gz") and status.st_size < len(GZIP_MAGIC):
+            reader.close()  # one is just being made
+            return None
         if key in self._own_keys or os.path.realpath(path).startswith(self._folder):
             self._refused[path] = f"{path} belongs to the agent itself and is not read: exclude it"
             reader.close()
@@ -358,7 +345,9 @@ class TailInput:
             self._close_file(file)
             return None
         self._files[key] = file
-        self._hot[file] = None
+        self._hot[file] = self._fresh[file] = None
+        if file.size and file.copied is None and not file.content.head_bytes:
+            self._begin(file, now)
         self._queue(file)
         if len(self._opened) > self._most_open:
             self._close_file(file)
@@ -379,20 +368,37 @@ class TailInput:
                 return True
             if not known.complete and known.path == file.path:
                 self._rests.append(UnreadRest(known, known.end, now + self.grace_s))
-        likely = [content for content in self._known.with_head_of(reader) if self._may_be_copy(content, file, now)]
-        if likely:
-            file.copied = max(likely, key=lambda content: content.end)
-            self._copies[file] = None
-            return True
         file.content = self._known.new(file.key, file.path)
         file.content.followed = True
         if self._skips:
             self._skip_to_end(file)
         return True
 
+    def _original_of(self, file: TailedFile, beginning: bytes, now: float) -> FileContent | None:
+        """The content that a file whose first bytes are there is a copy of; None if it is a file of its own."""
+        assert file.reader is not None
+        originals = [self._paths[path] for path in likely_originals(file.path) if path in self._paths]
+        originals = [other for other in originals if other is not file and other.copied is None and not other.packed]
+        for other in originals:
+            if not self._same_content(other):
+                self._truncated(other, now)
+            if not other.content.head_bytes and self._opens(other):
+                self._begin(other, now)
+        if not self._opens(file):
+            return None
+        likely = [content for content in self._known.with_head_of(file.reader) if self._may_be_copy(content, file, now)]
+        if likely:
+            return max(likely, key=lambda content: content.end)
+        if len(beginning) < HEAD_BYTES and not file.packed:  # a copy that is just being made
+            for content in [other.content for other in originals]:
+                if content.head_bytes and self._begins_like(file, content, now):
+                    return content
+        return None
+
     def _may_be_copy(self, content: FileContent, file: TailedFile, now: float) -> bool:
         """Whether a file that has the fingerprint of a content may be a copy of it. Files of other programs may begin in the same way."""
-        renamed, sure = is_name_after(file.path, content.path), content.head_bytes >= SURE_HEAD
+        renamed = any(is_name_after(file.path, path) for path in {content.path, content.latest or content.path})
+        sure = content.head_bytes >= SURE_HEAD
         if content.key == file.key or not (renamed or sure):
             return False
         if content.followed:
@@ -403,7 +409,7 @@ class TailInput:
         tail = bool(content.tail) and file.reader.read(len(content.tail), content.end - len(content.tail)) == content.tail
         if content.path == file.path:  # a file that was replaced by one that begins with it, as rsync does
             return tail and content.end >= HEAD_BYTES
-        return tail if content.tail else renamed or content.end <= content.head_at + content.head_bytes
+        return tail and (renamed or content.end > HEAD_BYTES) if content.tail else renamed
 
     def _begins_like(self, file: TailedFile, content: FileContent, now: float) -> bool:
         """Whether all that a file has now is also in one that has a content, at the same place."""
@@ -418,7 +424,12 @@ class TailInput:
             return True
         assert file.reader is not None
         assert original.reader is not None
-        return file.reader.read(size, file.size - size) == original.reader.read(size, file.size - size)
+        if file.reader.read(size, file.size - size) == original.reader.read(size, file.size - size):
+            return True
+        if self._same_content(original):
+            return False
+        self._truncated(original, now)  # meanwhile
+        return True
 
     def _is_no_copy(self, file: TailedFile) -> None:
         """A file that began like another one is a file of its own."""
@@ -438,6 +449,7 @@ class TailInput:
         file.content.followed = True
         file.size, file.rest, file.long_end = 0, b"", 0
         self._joining.pop(file, None)
+        self._fresh[file] = None
         if not old.head_bytes:
             return
         self._continue_copies(now)
@@ -458,7 +470,10 @@ class TailInput:
             original = file.copied
             if original is None:
                 continue
-            if not original.followed:
+            other = self._continued.get(original)
+            if other is not None and other is not file:
+                file.copied = other.content
+            elif not original.followed:
                 self._continue_copy(file, original)
             elif now - file.changed_at >= self.leave_s and not file.packed and not is_name_after(file.path, original.path):
                 self._is_no_copy(file)
@@ -469,6 +484,7 @@ class TailInput:
             return
         reader = file.reader
         assert reader is not None
+        file.size = os.fstat(reader.descriptor).st_size
         self._is_no_copy(file)
         content, tail, end = file.content, original.tail, original.end
         if not file.packed and file.size <= end:
@@ -491,7 +507,7 @@ class TailInput:
     def _find_copy(self, content: FileContent, now: float) -> bool:
         """Look beside a file that is gone for a copy of it, whether a pattern matches it or not."""
         folder = str(Path(content.path).parent)
-        paths = [f"{folder}/{name}" for name in sorted(_inodes(folder).values())]
+        paths = [f"{folder}/{name}" for name in sorted(inodes_in(folder).values())]
         paths = [path for path in paths if path not in self._paths and is_name_after(path, content.path)]
         return any(self._adopt_beside(path, content, now) for path in paths)
 
@@ -502,7 +518,7 @@ class TailInput:
             if not content.followed:
                 folder = str(Path(content.path).parent)
                 if folder not in folders:
-                    folders[folder] = _inodes(folder)
+                    folders[folder] = inodes_in(folder)
                 name = folders[folder].get(content.key[1])
                 if name is None or not self._adopt_beside(f"{folder}/{name}", content, now):
                     self._find_copy(content, now)
@@ -610,7 +626,7 @@ class TailInput:
         if not self._opens(file):
             return []
         try:
-            if (file.cutter is None or not file.content.head_bytes) and not self._begin(file):
+            if (file.cutter is None or not file.content.head_bytes) and not self._begin(file, now):
                 return []
             if not self._has_head(file):
                 self._renew(file, now)
@@ -620,7 +636,7 @@ class TailInput:
             self._read_failed(file, error)
             return []
 
-    def _begin(self, file: TailedFile) -> bool:
+    def _begin(self, file: TailedFile, now: float) -> bool:
         """Skip a hole and a byte order mark, and take the fingerprint. False if nothing is there yet."""
         content, reader = file.content, file.reader
         assert reader is not None
@@ -628,8 +644,8 @@ class TailInput:
             file.cutter, _ = self._cutter_for(reader.read(4, content.head_at))
             return True
         at, beginning = 0, reader.read(HEAD_BYTES, 0)
-        if beginning.startswith(b"\0") and isinstance(reader, PlainReader):
-            at = reader.data_at(0)
+        if beginning.startswith(b"\0"):
+            at = reader.data_at(0) if isinstance(reader, PlainReader) else 0
             while (block := reader.read(self._block, at)) and not block.strip(b"\0"):
                 at += len(block)
             at += len(block) - len(block.lstrip(b"\0"))
@@ -638,6 +654,17 @@ class TailInput:
             beginning = reader.read(HEAD_BYTES, at)
         file.cutter, mark_bytes = self._cutter_for(beginning[:4])
         if len(beginning) < file.cutter.encoding.unit:
+            if isinstance(reader, GzipReader) and reader.whole:
+                self._finish_packed(file, reader)
+            return False
+        original = self._original_of(file, beginning, now)
+        if file.reader is not reader:  # it was closed meanwhile
+            self._queue(file)
+            return False
+        if original is not None:
+            content.followed = False
+            file.copied = original
+            self._copies[file] = None
             return False
         if at:
             self._events.append(f"{file.path}: {at:,} zero bytes at its beginning were skipped: let its program append (O_APPEND)")
@@ -672,35 +699,40 @@ class TailInput:
         if data[:known] != content.tail:
             self._renew(file, now)
             return []
-        block = data[known:]
-        full = len(block) == size
-        ended = not full and (file.flushed or (isinstance(reader, GzipReader) and reader.whole))
-        quiet = not full and now - file.changed_at >= self._quiet_s
+        block, most_size, first = data[known:], size, False
+        at_end, ended, quiet = self._at_end(file, len(block) < size, now)
         runs = cutter.cut(block, ended=ended, quiet=quiet)
-        if full and not runs:
-            block = reader.read(most_size := max(size, cutter.max_record + 8) & ~3, content.end)
-            full = len(block) == most_size
-            runs = cutter.cut(block, first=True)
-            if full and not runs and not cutter.encoding.first_end(block[: cutter.max_record + 8]):
+        if not at_end and not runs:  # the first record is larger than a block
+            most_size, first = max(size, cutter.max_record + 8) & ~3, True
+            block = reader.read(most_size, content.end)
+            at_end, ended, quiet = self._at_end(file, len(block) < most_size, now)
+            runs = cutter.cut(block, ended=ended, quiet=quiet, first=True)
+        if not at_end and not runs:
+            if not cutter.encoding.first_end(block):
                 file.long_end = content.end + len(block)
                 self._queue(file)
                 return []
-            runs = runs or cutter.cut(block, first=True, quiet=full)
+            runs = cutter.cut(block, quiet=True, first=True)
         chunks = self._chunks(content, runs, block)
-        taken = sum(run.size for run in runs)
+        left = len(block) - sum(run.size for run in runs)
         for run in runs:
             if run.kind == "too_long":
                 self._report_long(content, run)
-        file.size = max(file.size, content.end + len(block) - taken) if not file.packed else file.size
-        file.rest = block[taken:] if not full and len(block) - taken <= _KEPT_REST else b""
-        if full:
+        file.size = file.size if file.packed else max(file.size, content.end + left)
+        file.rest = block[len(block) - left :] if at_end and left <= _KEPT_REST else b""
+        if not at_end or (first and runs and left):
             self._queue(file)
         elif isinstance(reader, GzipReader) and ended:
             self._finish_packed(file, reader)
         self._joining.pop(file, None)
-        if cutter.joins and file.rest and not ended and not quiet:
+        if cutter.joins and left and not file.queued and not ended and not quiet:
             self._joining[file] = None
         return chunks
+
+    def _at_end(self, file: TailedFile, at_end: bool, now: float) -> tuple[bool, bool, bool]:
+        """Whether a block reaches the end of a file, whether nothing will follow, and whether nothing followed for a time."""
+        whole = file.flushed or (isinstance(file.reader, GzipReader) and file.reader.whole)
+        return at_end, at_end and whole, at_end and now - file.changed_at >= self._quiet_s
 
     def _read_long(self, file: TailedFile) -> list[Chunk]:
         """Search for the end of a record that is too long, a block at a time."""
@@ -778,7 +810,7 @@ class TailInput:
         folder = str(Path(file.path).parent)
         for path in dict.fromkeys((*file.paths, file.path, "")):
             try:
-                reader, status = open_reader(path or f"{folder}/{_inodes(folder).get(file.key[1], '')}")
+                reader, status = open_reader(path or f"{folder}/{inodes_in(folder).get(file.key[1], '')}")
             except OSError as error:
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
                     self._refuse(path, error)
@@ -800,7 +832,9 @@ class TailInput:
 
     def _close_idle(self) -> None:
         if len(self._opened) > self._most_open:
-            idle = (file for file in self._opened if not file.queued and file.paths and not file.rest and file.size <= file.content.end)
+            # those that were used last may be in use now
+            before = list(self._opened)[:-LAST_USED]
+            idle = (file for file in before if not file.queued and file.paths and not file.rest and file.size <= file.content.end)
             for file in [file for file, _ in zip(idle, range(len(self._opened) - self._most_open), strict=False)]:
                 self._close_file(file)
 
@@ -847,25 +881,6 @@ class TailInput:
             content.end, content.line = end, -1
             content.tail = self._tail_of(file, end)
 
-    def _skipped_before(self) -> dict[str, FrameOrigin]:
-        """The positions that the first start has set."""
-        try:
-            return msgspec.json.decode(self._start_file.read_bytes(), type=dict[str, FrameOrigin])
-        except (OSError, msgspec.MsgspecError):
-            return {}
-
-    def _write_skipped(self) -> None:
-        """Keep the positions of the first start: no frame has them, and `from: end` counts only once."""
-        kept = [file.content for file in self._files.values() if file.copied is None]
-        positions = {content.identity: FrameOrigin(file=content.path, end=content.end) for content in kept if content.end}
-        self._start_file.parent.mkdir(parents=True, exist_ok=True)
-        new = self._start_file.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(msgspec.json.encode(positions))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._start_file)
-
 
 def open(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> TailInput:
     """Follow the files of a lane, from the positions that are kept.
@@ -874,24 +889,3 @@ def open(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -
         EnvironmentFault: The encoding or a regular expression is not valid.
     """
     return TailInput(lane, positions, folder)
-
-
-def _keys_of_output() -> set[FileKey]:
-    """The files that the agent itself writes its log to."""
-    keys = set()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            status = os.fstat(stream.fileno())
-        except (OSError, ValueError, AttributeError):
-            continue
-        if stat.S_ISREG(status.st_mode):
-            keys.add((status.st_dev, status.st_ino))
-    return keys
-
-
-def _inodes(folder: str) -> dict[int, str]:
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.inode(): entry.name for entry in entries}
-    except OSError:
-        return {}

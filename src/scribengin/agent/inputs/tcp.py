@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.agent.inputs import Chunk, InputReport
-from scribengin.agent.inputs.line_streams import ChunkJoiner, LineCutter, origin_of
+from scribengin.agent.inputs.line_streams import LineCutter, OriginJoiner, origin_of
 from scribengin.agent.inputs.sockets import ServerCertificate, StreamServer, listen_place, refuse_exposure
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class TcpInput:
             need="set `certificate`, `key` and `client_ca`, so that senders show a certificate; or ",
         )
         self.server = StreamServer(place, certificate)
-        self._joiner = ChunkJoiner(lane)
+        self._joiner = OriginJoiner(lane)
 
     def poll(self, most_bytes: int) -> list[Chunk]:
         """Lines that have come."""

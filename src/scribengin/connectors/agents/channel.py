@@ -1,11 +1,10 @@
-"""The channel of a source that agents feed: which it is, and what opens it."""
+"""The channel of a source that agents feed: which it is, and what opens it. Plans import this; what writes is loaded when it is opened."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.agents.folder import FolderChannelWriter, write_report
 from scribengin.connectors.agents.options import CHANNEL
 from scribengin.core.errors import SourceError
 
@@ -28,6 +27,8 @@ def open_channel(options: Mapping[str, Any], *, name: str, readers: Sequence[str
         SourceError: The brokers refuse it, for good.
     """
     if options["kind"] == "folder":
+        from scribengin.connectors.agents.folder import FolderChannelWriter
+
         return FolderChannelWriter(Path(options["path"]), name=name, retention_s=options["retention"], readers=readers)
     from scribengin.connectors.agents.kafka import KafkaChannelWriter
 
@@ -54,6 +55,8 @@ def channel_of(options: Mapping[str, Any], folder: Path, node: str) -> dict[str,
 def report_committed(channel: Mapping[str, Any], node: str, report: CommitReport) -> None:
     """Tell the gateways what a tier has committed. Raises OSError, Unreachable."""
     if channel["kind"] == "folder":
+        from scribengin.connectors.agents.folder import write_report
+
         write_report(Path(channel["path"]), report)
         return
     from scribengin.connectors.agents.kafka import send_report

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.wire.frames import BadFrame, find_frames, payload_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -85,6 +83,8 @@ class StoredRun:
     @staticmethod
     def of(arrival: Arrival, time_ms: int, gateway: str, place: tuple[Any, ...]) -> StoredRun:
         """The run of an arrival that a gateway has stored at `place`."""
+        from scribengin.wire.frames import find_frames
+
         lost, why = 0, ""
         for found in find_frames(arrival.frames):
             if found.head is not None and found.head.kind == "lost":
@@ -95,6 +95,8 @@ class StoredRun:
 
 
 def _reason(frames: bytes, found: Any) -> str:
+    from scribengin.wire.frames import BadFrame, payload_of
+
     try:
         return payload_of(frames, found).decode(errors="replace")[:200]
     except BadFrame as error:

@@ -51,8 +51,8 @@ class LineInput:
 
 
 def install() -> None:
-    """Make `input: lines` known to this process."""
-    module = ModuleType("scribengin.agent.inputs.line_streams")
+    """Make `input: own_lines` known to this process."""
+    module = ModuleType("scribengin.agent.inputs.own_lines")
     module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
 
     def open_lines(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> Input:

@@ -1,0 +1,137 @@
+"""Inputs in a real agent process that is killed: what each promises arrives at a gateway."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.wire.protocol import AgentConfig, LaneConfig
+from tests.agent.edge_gateway import EdgeGateway
+from tests.agent.inputs.lanes import until
+from tests.agent.inputs.test_journal import FakeJournal, entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCE = Path(__file__).parents[3] / "src"
+
+
+@contextmanager
+def agent(data: Path, gateway: EdgeGateway, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "scribengin.agent", "--name", "a1", "--data", str(data), "--gateway", gateway.url, "--level", "error"]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SOURCE), **variables})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+def config_of(kind: str, options: dict[str, Any], **config: Any) -> AgentConfig:
+    return AgentConfig("r1", {"web.in": LaneConfig("web", "in", kind, options=options, sync="5ms", linger_s=0.01, **config)}, [], 0.2)
+
+
+def test_entries_of_the_journal_arrive_once_however_often_the_agent_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "fake"
+    folder.mkdir()
+    journal, chosen, count = FakeJournal(folder), random.Random(7), 0
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    with EdgeGateway(config_of("journal", {}, frame_bytes=5000)) as gateway:
+        for _ in range(8):
+            with agent(tmp_path / "a", gateway, PATH=path) as process:
+                end = time.monotonic() + chosen.uniform(0.5, 1.5)
+                while time.monotonic() < end:
+                    size = chosen.choice([1, 1, 50])
+                    journal.write(*[entry(number, MESSAGE="x" * chosen.choice([1, 500])) for number in range(count, count + size)])
+                    count += size
+                    time.sleep(0.01)
+                process.send_signal(signal.SIGKILL)
+                process.wait(60)
+        with agent(tmp_path / "a", gateway, PATH=path):
+            until(lambda: len(gateway.all_records()) >= count, "all entries")
+        cursors = [json.loads(record)["__CURSOR"] for record in gateway.all_records()]
+    assert cursors == [json.loads(entry(number))["__CURSOR"] for number in range(count)]
+
+
+def test_what_was_answered_over_http_arrives_however_often_the_agent_is_killed(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    answered: list[bytes] = []
+    ending = threading.Event()
+
+    def send(name: int) -> None:
+        number, to = 0, http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        while not ending.is_set():
+            record = b"%d.%d" % (name, number)
+            try:
+                to.request("POST", "/", record)
+                answer = to.getresponse()
+                answer.read()
+            except (OSError, http.client.HTTPException):  # killed, or not up: again, without another answer
+                to.close()
+                ending.wait(0.02)
+                continue
+            if answer.status == 200:
+                answered.append(record)
+                number += 1
+        to.close()
+
+    with EdgeGateway(config_of("http", {"listen": f"127.0.0.1:{port}"})) as gateway:
+        senders = [threading.Thread(target=send, args=(name,)) for name in range(3)]
+        for sender in senders:
+            sender.start()
+        try:
+            for _ in range(5):
+                before = len(answered)
+                with agent(tmp_path / "a", gateway) as process:
+                    until(lambda: len(answered) > before + 100, "answers")  # noqa: B023
+                    process.send_signal(signal.SIGKILL)
+                    process.wait(60)
+        finally:
+            ending.set()
+            for sender in senders:
+                sender.join(60)
+        with agent(tmp_path / "a", gateway):
+            until(lambda: set(answered) <= set(gateway.all_records()), "all that was answered")
+        assert len(answered) > 500
+
+
+def test_a_command_a_port_and_syslog_work_beside_each_other(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    lanes = {
+        "web.command": LaneConfig("web", "command", "exec", options={"command": ["sh", "-c", "echo run"], "restart": "never"}),
+        "web.broken": LaneConfig("web", "broken", "exec", options={"command": ["/no/such/command"]}),
+        "web.open": LaneConfig("web", "open", "tcp", options={"listen": "0.0.0.0:0"}),
+        "web.lines": LaneConfig("web", "lines", "tcp", options={"listen": f"127.0.0.1:{port}"}),
+    }
+    with EdgeGateway(AgentConfig("r1", lanes, [], 0.2)) as gateway, agent(tmp_path / "a", gateway):
+
+        def connected() -> socket.socket | None:
+            try:
+                return socket.create_connection(("127.0.0.1", port))
+            except OSError:
+                return None
+
+        with until(connected) as sender:
+            sender.sendall(b"line\n")
+        until(lambda: sorted(gateway.all_records()) == [b"line", b"run"])
+
+        def messages() -> dict[str, str]:
+            return {name: lane.message for name, lane in gateway.reports[-1].lanes.items()} if gateway.reports else {}
+
+        until(lambda: messages().get("web.broken") and messages().get("web.open"))
+        assert "the command /no/such/command cannot be started: not found; to fix, " in messages()["web.broken"]
+        assert "other hosts can reach tcp://0.0.0.0:0" in messages()["web.open"]
+        assert "the command sh ended with status 0" in messages()["web.command"]
