@@ -192,6 +192,19 @@ def test_a_body_that_is_too_large_is_refused(one: RunningGateway, store: StoreIn
     assert one.app._held == 0
 
 
+def test_a_refused_body_is_received_so_that_the_client_gets_the_answer_and_goes_on(one: RunningGateway) -> None:
+    made = http.client.HTTPConnection("127.0.0.1", one.server.port)
+    try:
+        for status, lane in ((404, "web.none"), (413, LANE), (404, "web.none")):
+            headers = {"Scribengin-Agent": "a", "Scribengin-Incarnation": "i"}
+            made.request("POST", f"/edge/v1/lanes/{lane}/frames", bytes(24 * 2**20), headers)
+            answer = made.getresponse()
+            assert answer.status == status
+            assert b"message" in answer.read()
+    finally:
+        made.close()
+
+
 def test_bodies_that_would_fill_the_memory_are_refused(one: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_server, "MOST_HELD", 100)
     answer = one.frames(frame(0, "x" * 200))

@@ -160,14 +160,12 @@ class AgentTokens:
                 raise EnvironmentFault(
                     f"{where}, line {number}: is not a valid token; expected NAME: TOKEN",
                     remedy="write NAME: TOKEN, or NAME: sha256:HEX, followed by admin for administrators",
-                    code="agent-tokens",
                 )
             given = words[0]
             if given.startswith("sha256:") and not re.fullmatch(r"sha256:[0-9a-fA-F]{64}", given):
                 raise EnvironmentFault(
                     f"{where}, line {number}: is not a valid SHA-256; expected 64 hexadecimal digits",
                     remedy="make it: printf %s TOKEN | sha256sum",
-                    code="agent-tokens",
                 )
             digest = given[7:].lower() if given.startswith("sha256:") else _digest(given)
             holders.setdefault(digest, []).append(TokenHolder(name.strip(), admin=len(words) == 2))

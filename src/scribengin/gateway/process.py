@@ -123,7 +123,7 @@ def run_gateway(directory: AgentDirectory, listen: GatewayListen, *, name: str, 
 
 def settings_of(argv: Sequence[str] | None) -> GatewaySettings:
     """The settings of a command line. Raises ScribenginError; ends the process if the command line is not valid."""
-    parser = argparse.ArgumentParser(prog="scribengin gateway", description="Take records from agents and other clients.")
+    parser = argparse.ArgumentParser(prog="scribengin gateway run", description="Take records from agents and other clients.")
     parser.add_argument("--flow", type=Path, action="append", required=True, metavar="FILE", help="a flow file; may be repeated")
     parser.add_argument("--folder", type=Path, default=Path(".scribengin/gateway"), help="the folder of the gateway's own state")
     parser.add_argument("--state", type=Path, help="the state folder of the flows; default: beside each flow file")
@@ -185,7 +185,7 @@ def address_of(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65_535:
-        raise EnvironmentFault(f'"{text}" is not a valid address', remedy="pass --listen HOST:PORT", code="listen-address")
+        raise EnvironmentFault(f'"{text}" is not a valid address', remedy="pass --listen HOST:PORT")
     return host, int(port)
 
 

@@ -55,8 +55,6 @@ MOST_BODY = 16 * 2**20
 MOST_HELD = 256 * 2**20
 """bytes of all bodies that are received and not answered; more is answered with 503"""
 _MOST_REPORT = 2**20
-_MOST_DRAINED = 64 * 2**20
-"""how much of a refused body is received and dropped, so that the client gets the answer"""
 _BODY_S = 120.0
 """the longest time that a client may take to send a body"""
 _DEADLINE_S = 30.0
@@ -171,7 +169,6 @@ class GatewayApp:
         try:
             answer = await handle(scope, headers, body)
         except RequestRefused as refused:
-            await body.drain(headers)
             answer = _refusal(refused, route, headers)
         except _Gone:
             return
@@ -561,17 +558,6 @@ class _Incoming:
         self._complete = not message.get("more_body")
         part: bytes = message.get("body", b"")
         return part
-
-    async def drain(self, headers: _Headers) -> None:
-        """Receive and drop the rest: a client that still sends would not see the answer."""
-        length = headers.get(b"content-length", b"")
-        if (length.isdigit() and int(length) > _MOST_DRAINED) or b"expect" in headers:
-            return
-        left = _MOST_DRAINED
-        with suppress(TimeoutError, _Gone):
-            async with asyncio.timeout(_BODY_S):
-                while left > 0 and (part := await self.part()) is not None:
-                    left -= len(part)
 
 
 class _Reserved:
