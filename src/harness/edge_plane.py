@@ -53,7 +53,7 @@ def line_sum(agent: str, number: int) -> int:
 class LogHost(threading.Thread):
     """A host that writes lines into `access.log`, at a rate, sometimes in two parts, and rotates it. `number` is the next line's."""
 
-    def __init__(self, folder: Path, name: str, *, lines: int, rate: float, rotate_every: int, seed: int) -> None:
+    def __init__(self, folder: Path, name: str, *, rate: float, rotate_every: int, seed: int, lines: int = 10**9) -> None:
         super().__init__(name=name, daemon=True)
         self.path = folder / name / "access.log"
         self.number = 0

@@ -129,4 +129,6 @@ def test_rows_of_one_record_are_numbered_and_keep_apart_what_they_were_before() 
 @given(rows, st.sampled_from([0.0, 0.01, 0.5, 0.999, 1.0]) | st.floats(0, 1), st.sampled_from(["", "kept~", "a~r.big~"]))
 def test_one_record_is_chosen_if_it_is_chosen_among_others(found: list[tuple[str, int, int]], share: float, way: str) -> None:
     there = [(f"{way}{label}", sequence, nth) for label, sequence, nth in found] + [("9c0d/4/tweets-0/", 17, 0)]
-    assert [i for i, (label, sequence, _) in enumerate(there) if is_chosen(label, sequence, share)] == origins_of(there).chosen(share).tolist()
+    assert [i for i, (label, sequence, _) in enumerate(there) if is_chosen(label, sequence, share)] == origins_of(there).chosen(
+        share
+    ).tolist()

@@ -94,7 +94,11 @@ class MemoryChannel:
 
 
 def lane_of(**more: Any) -> AgentLane:
-    given = {"input": "http", "compression": "none", **{name: more.pop(name) for name in list(more) if name in LaneConfig.__struct_fields__}}
+    given = {
+        "input": "http",
+        "compression": "none",
+        **{name: more.pop(name) for name in list(more) if name in LaneConfig.__struct_fields__},
+    }
     config = LaneConfig(flow="web", source="access", **given)
     fields: dict[str, Any] = {"group": "web", "gateways": "", "channel": {"kind": "memory"}, "readers": (), "capacity_bytes": 2**40}
     return AgentLane(config, **fields | more)

@@ -98,9 +98,7 @@ def test_what_is_committed_comes_with_the_answer(one: RunningGateway, store: Sto
 def test_what_waits_is_stored_in_one_append(one: RunningGateway, store: StoreInMemory) -> None:
     store.gate.clear()
     answers: list[int] = []
-    threads = [
-        threading.Thread(target=lambda n=n: answers.append(one.frames(frame(0, "x"), agent=f"a{n}").status_code)) for n in range(20)
-    ]
+    threads = [threading.Thread(target=lambda n=n: answers.append(one.frames(frame(0, "x"), agent=f"a{n}").status_code)) for n in range(20)]
     for thread in threads:
         thread.start()
     writer = look_until(lambda: one.app._writers.get(LANE), "the lane has a writer", 60)

@@ -187,7 +187,7 @@ class LogModel:
         assert wal.size == sum(len(self.disk.files[each.name].cache) for each in wal._segments)
         assert wal.size <= MOST_BYTES
         self.lost_numbers()
-        assert not [fault for fault in wal.faults if "told as lost" in fault or "set aside" in fault]
+        assert not [fault for fault in wal.faults if "reported as lost" in fault or "set aside" in fault]
 
     def close(self) -> None:
         assert self.wal is not None

@@ -1,10 +1,9 @@
-"""A disk in memory that does to a log what disks may do: it loses, reorders and tears writes that were not synced, forgets names that were not
-synced, fails to sync, and gets full."""
+"""A disk in memory that does to a log what disks may do: it loses, reorders and tears writes that were not synced, forgets names that were
+not synced, fails to sync, and gets full."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -71,7 +70,6 @@ class SimulatedDisk(LogFolder):
         self.stop_after: int | None = None
         self.failing_syncs = 0
         self.capacity: int | None = None
-        self.before_step: Callable[[], None] = lambda: None
 
     def crash(self, *, power: bool, seed: int = 0) -> None:
         """The process is gone, and with `power` everything that was not synced may be."""
@@ -95,8 +93,14 @@ class SimulatedDisk(LogFolder):
         self.pending_names = []
         self.files = dict(self.durable_files)
 
+    def evict(self) -> None:
+        """The system forgets what it takes for written, and reads it from the disk when it is needed again."""
+        for content in self.files.values():
+            content.cache = bytearray(content.disk)
+            for offset, data in content.pending:
+                apply(content.cache, offset, data)
+
     def _step(self) -> None:
-        self.before_step()
         self.steps += 1
         if self.stop_after is not None:
             self.stop_after -= 1

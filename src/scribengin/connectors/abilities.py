@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         HoldingReader,
         JsonStream,
         KeyCheckingSource,
+        LocatingSource,
         MaskingSink,
         MeasuringReader,
         OfferingSink,
@@ -68,6 +69,11 @@ def reader_checks_columns(reader: SourceReader) -> TypeGuard[ColumnCheckingReade
 def checks_keys(source: SourceConnector | ColumnCheckingSource) -> TypeGuard[KeyCheckingSource]:
     """True if a source can check that its data have the columns that are read as keys."""
     return supports(source, "checks_keys", "source")
+
+
+def locates_records(source: SourceConnector) -> TypeIs[LocatingSource]:
+    """True if the source is a LocatingSource."""
+    return supports(source, "locates_records", "source")
 
 
 def traces_origin(source: SourceConnector) -> TypeIs[TracingSource]:

@@ -242,6 +242,18 @@ class TracingSource(SourceConnector, Protocol):
         """(flow, id of the record there) for the record `SOURCE/<place>@<sequence>`; None if it has no origin, or no longer exists."""
 
 
+class LocatingSource(SourceConnector, Protocol):
+    """A source whose records come from other hosts (ability `locates_records`). Each method may read the place, and raises SourceError or
+    Unreachable."""
+
+    def find_record(self, stream: SourceStream, place: str, number: int) -> int | None:
+        """The number in the stream, from 0, of the record `SOURCE/<place>@<number>`; None if the stream does not have it."""
+
+    def locate_record(self, stream: SourceStream, ordinal: int) -> Mapping[str, Any] | None:
+        """Where the record with that number in the stream was first read, and the stations on its way, for people: name → value, in their
+        order; None if the stream has no such record."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchId:
     """The identity of a Batch: (lineage, number), with the Term of the lease under which it runs."""

@@ -65,6 +65,12 @@ ABILITIES = _table(
         "checks_keys", SOURCE, "a lookup table without a column that is read as a key is refused at the start", {"source": ("check_keys",)}
     ),
     Ability(
+        "locates_records",
+        SOURCE,
+        "it can tell on which host, and where there, a record was first read",
+        {"source": ("find_record", "locate_record")},
+    ),
+    Ability(
         "traces_origin", SOURCE, "its records are numbered, and may contain where they came from", {"source": ("numbers_of", "made_of")}
     ),
     Ability("handed_over", SOURCE, "another tier wrote its records, with their origin in each block", {"source": ("handed_over",)}),

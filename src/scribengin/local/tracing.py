@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import traces_origin, traces_rows
+from scribengin.connectors.abilities import locates_records, traces_origin, traces_rows
 from scribengin.core.errors import ScribenginError
 from scribengin.formats.row_ids import is_chosen, is_of, split_id, without_ways
 from scribengin.local.acks import topology_of
@@ -109,10 +109,18 @@ def _arrivals_and_dead_letters(
 def _ids_of(prepared: PreparedFlow, topology: QueryTopology, prefix: str) -> Iterator[str]:
     """The ids of one record, the requested one first: a message has one by its offset, and one by its number in what was read."""
     yield prefix
-    if (whole := _whole(prepared, prefix)) is None or not traces_origin(source := _source_of(prepared, whole)):
+    if (whole := _whole(prepared, prefix)) is None:
+        return
+    source = _source_of(prepared, whole)
+    if locates_records(source) and whole["sign"] == "@":
+        for key in _readers_of(prepared, whole["source"]):
+            if (there := _entry_of(topology.queries[key], whole, source)) is not None:
+                ordinal = source.find_record(there[1], whole["place"], int(whole["sequence"]))
+                yield f"{whole['source']}/{there[1].label}+{ordinal}{whole['nth'] or ''}"
+    if not traces_origin(source):
         return
     for key in _readers_of(prepared, whole["source"]):
-        if (found := _entry_of(topology.queries[key], whole)) is not None:
+        if (found := _entry_of(topology.queries[key], whole, source)) is not None:
             _, stream = found
             given = "offset" if whole["sign"] == "@" else "ordinal"
             if (numbers := source.numbers_of(stream, **{given: int(whole["sequence"])})) is not None:
@@ -213,12 +221,18 @@ def _read_by(prepared: PreparedFlow, topology: QueryTopology, id_: str) -> list[
     if (whole := _whole(prepared, id_)) is None:
         return []
     standing = Acks(topology).read()
+    source = _source_of(prepared, whole)
     rows = []
     for key in _readers_of(prepared, whole["source"]):
-        found = _entry_of(topology.queries[key], whole)
+        found = _entry_of(topology.queries[key], whole, source)
         if found is None:
             continue
         entry, stream = found
+        origin = None
+        if locates_records(source):
+            number = int(whole["sequence"])
+            ordinal = source.find_record(stream, whole["place"], number) if whole["sign"] == "@" else number
+            origin = None if ordinal is None else source.locate_record(stream, ordinal)
         decision = _batch_of(topology.queries[key], whole["source"], entry)
         if decision is not None:
             rows.append(
@@ -232,23 +246,26 @@ def _read_by(prepared: PreparedFlow, topology: QueryTopology, id_: str) -> list[
                     "decided_at": decision.decided_at,
                     "acknowledged": decision.batch.number <= standing.queries[key].acknowledged,
                 }
+                | ({} if origin is None else {"origin": dict(origin)})
             )
     return rows
 
 
-def _entry_of(folder: QueryFolder, whole: re.Match[str]) -> tuple[int, SourceStream] | None:
+def _entry_of(folder: QueryFolder, whole: re.Match[str], source: SourceConnector) -> tuple[int, SourceStream] | None:
     """The newest entry of the source's log that contains the record, with its number; None if there is none."""
     found = None
     for number, streams in enumerate(SourceLog(folder.sources, whole["source"]).entries()):
         for stream in streams:
-            if _holds(stream, whole):
+            if _holds(stream, whole, source):
                 found = number, stream
     return found
 
 
-def _holds(stream: SourceStream, whole: re.Match[str]) -> bool:
+def _holds(stream: SourceStream, whole: re.Match[str], source: SourceConnector) -> bool:
     if whole["sign"] == "+":
         return stream.label == whole["place"]
+    if locates_records(source):
+        return source.find_record(stream, whole["place"], int(whole["sequence"])) is not None
     place = stream.place
     if f"{place.get('topic')}-{place.get('partition')}" != whole["place"]:
         return False

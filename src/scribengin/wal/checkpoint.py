@@ -1,5 +1,5 @@
-"""What a log keeps beside its frames: who it is (`log.json`), how far it is durable and acknowledged (`durable`), and the positions of files whose
-frames are no longer in it (`checkpoint`)."""
+"""What a log keeps beside its frames: who it is (`log.json`), how far it is durable and acknowledged (`durable`), and the positions of
+files whose frames are no longer in it (`checkpoint`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import google_crc32c
 import msgspec
 
 from scribengin.core.errors import StateError
-from scribengin.wire.frames import FrameOrigin
+from scribengin.wire.frames import FrameOrigin  # noqa: TC001  msgspec evaluates the annotations
 
 if TYPE_CHECKING:
     from scribengin.wal.files import LogFolder
@@ -65,7 +65,7 @@ def no_identity(folder: LogFolder, name: str) -> StateError:
 
 
 def read_checkpoint(folder: LogFolder, incarnation: str) -> tuple[LogCheckpoint | None, str]:
-    """The checkpoint, and what is wrong with it; None if there is none that can be used."""
+    """The checkpoint, and what is wrong with it; None if it is missing or cannot be used."""
     data = folder.content(_CHECKPOINT)
     if data is None:
         return None, ""
@@ -93,7 +93,7 @@ class DurableMark:
     written, the other one holds.
 
     Frames are read, and so sent, only when the mark is durable too. Therefore damage after the mark is what a power loss did to bytes that
-    nobody has seen: they are cut, and their numbers used again. Damage before it is a loss, and is told as one.
+    no gateway has seen: they are cut, and their numbers used again. Damage before it is a loss, and is reported as one.
     """
 
     _PLACE = struct.Struct("<4sQQQ")

@@ -6,14 +6,15 @@ What a crash may take depends on what crashed:
 * **The machine stops** (power, kernel): what was appended after the last `sync` that did its work. None of it was sent, as `read` returns
   durable frames only, so its numbers are used again; and `positions` are then those before it, so that files are read again from there.
   Inputs that cannot read again lose that much: at most what came in the time of the policy, or its size, or one batch (`each`).
-* **A disk damages what was durable**: those frames. Their bytes are set aside in a file `damaged-…`, `faults` says so, and a *lost* frame has
-  their numbers. The log goes on behind them.
+* **A disk damages what was durable**: those frames. Their bytes are set aside in a file `damaged-…`, `faults` says so, and a *lost* frame
+  has their numbers. The log continues after them.
 
 A number never has two contents among the frames that `read` has returned; only `drop_oldest` and damage turn records into lost ones.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from threading import RLock
@@ -37,7 +38,7 @@ from scribengin.wal.checkpoint import (
 )
 from scribengin.wal.files import LogFolder, disk_faults
 from scribengin.wal.recovery import LogRecovery, RecoveredLog
-from scribengin.wal.segments import FRAME_START, LostRange, Segment, damaged_since, first_of, lost_frames
+from scribengin.wal.segments import FRAME_START, LostRange, WalSegment, damaged_since, first_of, lost_frames
 from scribengin.wire.frames import MAGIC, FrameHead, FrameOrigin, find_frames
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Wal:
         self._guard = RLock()
         self._mark = DurableMark(self._files)
         self.faults: list[str] = []
-        self._segments: list[Segment] = []
+        self._segments: list[WalSegment] = []
         self._durable_positions: dict[str, FrameOrigin] = {}
         self._new_positions: dict[str, FrameOrigin] = {}
         """of frames that are not durable"""
@@ -145,6 +146,7 @@ class Wal:
         """True after a failed sync: what the system counts as written may not be on the disk"""
         self._lost_tail = ""
         self._marked_acknowledged = 0
+        self._checkpoint_bytes = 0
         self._synced_at_s = float("-inf")
         self._reading: tuple[str, int] | None = None
         self._piece_end: tuple[str, int, int] | None = None
@@ -189,6 +191,8 @@ class Wal:
         self.acknowledged = found.acknowledged
         self._mark.write(self.next, self.acknowledged)
         self._marked_acknowledged = self.acknowledged
+        if fault:
+            self._write_checkpoint()
         self._free()
 
     def _use(self, found: RecoveredLog) -> None:
@@ -253,8 +257,8 @@ class Wal:
                 f"with {count:,} more it would exceed {self._most_bytes:,}"
             )
 
-    def _begin_segment(self) -> Segment:
-        segment = Segment(self.next, self.next, durable=self.next)
+    def _begin_segment(self) -> WalSegment:
+        segment = WalSegment(self.next, self.next, durable=self.next)
         if not self._segments or self._segments[-1].first != segment.first:
             segment.handle = self._files.open(segment.name, create=True)
             self._new_names = True
@@ -263,7 +267,7 @@ class Wal:
             self._segments.append(segment)
         return self._segments[-1]
 
-    def _open(self, segment: Segment) -> None:
+    def _open(self, segment: WalSegment) -> None:
         if segment.handle < 0:
             segment.handle = self._files.open(segment.name)
 
@@ -299,7 +303,7 @@ class Wal:
     def _failing(self, what: str) -> AbstractContextManager[None]:
         return disk_faults(f"{self._files.path}: {what}")
 
-    def _dirty(self) -> list[Segment]:
+    def _dirty(self) -> list[WalSegment]:
         """The segments with frames that are not durable: the last ones."""
         dirty = []
         for segment in reversed(self._segments):
@@ -335,8 +339,8 @@ class Wal:
         self._durable_positions.update(self._new_positions)
         self._new_positions.clear()
 
-    def _write_again(self, segment: Segment) -> None:
-        """Write the frames that are not durable again, from what the system has in memory: after a failed sync it takes them for written."""
+    def _write_again(self, segment: WalSegment) -> None:
+        """Write the frames that are not durable again, as the system has them in memory: after a failed sync it takes them for written."""
         data = self._files.read(segment.handle, segment.bytes - segment.synced, segment.synced)
         expected = segment.durable
         for found in find_frames(data):
@@ -354,8 +358,8 @@ class Wal:
         """Whole durable frames, of one segment.
 
         Args:
-            sequence: The number of the first record. If it is within a frame, that frame is the first one; if it is no longer there, the
-                first frame that is there.
+            sequence: The number of the first record. If it is within a frame, that frame is the first one; if it is acknowledged, the first
+                one that is not.
             most_bytes: The largest size; one frame may be larger.
 
         Returns:
@@ -366,12 +370,17 @@ class Wal:
             EnvironmentFault: The file cannot be read.
         """
         with self._guard, self._failing("the write-ahead log cannot be read"):
+            sequence = max(sequence, self.acknowledged)
             for _ in range(2):
                 if sequence >= self.durable:
                     return None
                 try:
                     return self._read(sequence, most_bytes)
                 except StateError:
+                    self._repair()
+                except OSError as error:
+                    if error.errno != errno.EIO:
+                        raise
                     self._repair()
             return self._read(sequence, most_bytes)
 
@@ -400,7 +409,7 @@ class Wal:
                 high = middle
         return low
 
-    def _reader(self, segment: Segment) -> int:
+    def _reader(self, segment: WalSegment) -> int:
         if segment.handle >= 0:
             return segment.handle
         if self._reading is None or self._reading[0] != segment.name:
@@ -416,7 +425,7 @@ class Wal:
             self._files.close(self._reading[1])
             self._reading = None
 
-    def _check(self, segment: Segment, data: bytes, first: int, start: int) -> None:
+    def _check(self, segment: WalSegment, data: bytes, first: int, start: int) -> None:
         """Raise StateError if a disk has changed the frames: a gateway would refuse them for ever."""
         at = 0
         while at < len(data):
@@ -473,14 +482,15 @@ class Wal:
                 del self._segments[0]
         except OSError:
             return  # the next call tries again
+        self._files.reserve(2 * self._checkpoint_bytes)
 
     def _write_checkpoint(self) -> None:
         checkpoint = LogCheckpoint(self.incarnation, self.durable, self.acknowledged, self._durable_positions)
         faults.reached("wal.checkpoint.before")
-        self._files.reserve(2 * write_checkpoint(self._files, checkpoint))
+        self._checkpoint_bytes = write_checkpoint(self._files, checkpoint)
         faults.reached("wal.checkpoint.after")
 
-    def _remove(self, segment: Segment) -> None:
+    def _remove(self, segment: WalSegment) -> None:
         self._close(segment)
         if self._reading is not None and self._reading[0] == segment.name:
             self._end_reading()
@@ -499,7 +509,7 @@ class Wal:
         with self._guard, self._failing("the oldest frames cannot be dropped"):
             if self.durable < self.next:
                 self._sync()
-            dropped: list[Segment] = []
+            dropped: list[WalSegment] = []
             freed = 0
             while freed < bytes and len(dropped) < len(self._segments) and self._segments[len(dropped)].bytes:
                 dropped.append(self._segments[len(dropped)])
@@ -514,7 +524,7 @@ class Wal:
                 self._files.sync_names()
                 self._new_names = False
             self._write_checkpoint()
-            stays = Segment(dropped[0].first, dropped[0].first, lost=lost)
+            stays = WalSegment(dropped[0].first, dropped[0].first, lost=lost)
             for head, frame in frames:
                 stays.add(head.count, len(frame), head.time_ms)
             stays.all_durable()
@@ -527,9 +537,10 @@ class Wal:
             for segment in dropped[1:]:
                 self._remove(segment)
             self._files.sync_names()
+            self._files.reserve(2 * self._checkpoint_bytes)
             return records
 
-    def _lost_of(self, dropped: Sequence[Segment]) -> tuple[list[LostRange], int]:
+    def _lost_of(self, dropped: Sequence[WalSegment]) -> tuple[list[LostRange], int]:
         """The lost ranges that replace segments, and how many records are lost by that."""
         lost: list[LostRange] = []
         records = 0
@@ -549,8 +560,8 @@ class Wal:
         return lost, records
 
     def close(self) -> None:
-        """Make everything durable, and let other processes have the folder. Raises EnvironmentFault if that fails; the log is closed all the
-        same, and frames that are not durable are dealt with when it is opened again."""
+        """Make everything durable, and let other processes have the folder. Raises EnvironmentFault if that fails; the log is closed all
+        the same, and frames that are not durable are dealt with when it is opened again."""
         with self._guard:
             try:
                 if not self._lost_tail:
@@ -571,7 +582,7 @@ class Wal:
         self._mark.close()
         self._files.unlock()
 
-    def _close(self, segment: Segment) -> None:
+    def _close(self, segment: WalSegment) -> None:
         if segment.handle >= 0:
             self._files.close(segment.handle)
             segment.handle = -1

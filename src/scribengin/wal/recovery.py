@@ -1,10 +1,11 @@
-"""What a log does when it is opened: find which frames are there, cut what was never durable, and replace what is damaged or missing by *lost*
-frames, so that the numbers have no gap.
+"""What a log does when it is opened: find which frames are there, cut what was never durable, and replace what is damaged or missing by
+*lost* frames, so that the numbers have no gap.
 
-The durable mark decides between the two. Frames are sent only when the mark covers them. Damage after the mark is therefore what a crash did to
-bytes that nobody has seen: the log ends there, its numbers are used again, and the positions of files are those of the frames that remain.
-Damage before the mark has other causes (a bad disk, a person): the bytes are set aside, and their numbers are told as lost. Their records
-may have been sent before; if no later frame of the same file is left, the file is read again from the last frame that is.
+The durable mark decides between the two. Frames are sent only when the mark covers them. Damage after the mark is therefore what a crash
+did to bytes that no gateway has seen: the log ends there, its numbers are used again, and the positions of files are those of the frames
+that remain. Damage before the mark has other causes (a bad disk, a person): the bytes are set aside, and their numbers are lost. Their
+records may have been sent before. If neither a later frame of the same file is left nor a checkpoint that is newer, the file is read again
+from the last frame that is there, and those records may be read twice.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.wal.segments import LostRange, Segment, first_of, lost_frames, segment_name
+from scribengin.wal.segments import LostRange, WalSegment, first_of, lost_frames, segment_name
 from scribengin.wire.frames import BadFrame, FoundFrame, FrameHead, FrameOrigin, find_frames, payload_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DAMAGED = "the agent's write-ahead log was damaged"
 class RecoveredLog:
     """What is in a log. Its frames have contiguous numbers, and all of them are durable."""
 
-    segments: list[Segment]
+    segments: list[WalSegment]
     next: int
     acknowledged: int
     positions: dict[str, FrameOrigin]
@@ -57,7 +58,7 @@ class LogRecovery:
         self._knows_start = self._marked or checkpoint is not None
         self._positions = dict(checkpoint.positions) if checkpoint else {}
         self._faults: list[str] = []
-        self._segments: list[Segment] = []
+        self._segments: list[WalSegment] = []
         self._next = base
         self._cut = False
         """True once the end of the log has been found: what follows was never durable"""
@@ -76,7 +77,7 @@ class LogRecovery:
         if self._next < self._floor:
             self._put_lost(self._next, self._floor)
             self._faults.append(
-                f"{self._folder.path}: the records {self._next} to {self._floor - 1} are missing at the end: told as lost to those who read them"
+                f"{self._folder.path}: the records {self._next} to {self._floor - 1} are missing at the end, and reported as lost"
             )
             self._next = self._floor
         for segment in self._segments:
@@ -106,13 +107,13 @@ class LogRecovery:
             return
         end = min(first, self._floor) if self._marked else first
         self._put_lost(self._next, end)
-        self._faults.append(f"{self._folder.path}: the records {self._next} to {end - 1} are missing: told as lost to those who read them")
+        self._faults.append(f"{self._folder.path}: the records {self._next} to {end - 1} are missing, and reported as lost")
         self._next = end
         self._cut = end < first
 
     def _put_lost(self, first: int, end: int) -> None:
         """A segment of a lost frame."""
-        segment = Segment(first, first, lost=[LostRange(first, end, DAMAGED)])
+        segment = WalSegment(first, first, lost=[LostRange(first, end, DAMAGED)])
         frames = lost_frames(segment.lost, self._segments[-1].newest_ms if self._segments else 0)
         for head, frame in frames:
             segment.add(head.count, len(frame), head.time_ms)
@@ -147,13 +148,13 @@ class LogRecovery:
             beside = f"damaged-{first:020}-{found.start}"
             self._folder.put(beside, data[found.start : found.end])
             records = ", ".join(f"{each.first} to {each.next - 1}" for each in scan.missing)
-            told = f"; the records {records} are told as lost" if records else ""
+            told = f"; the records {records} are reported as lost" if records else ""
             self._faults.append(
                 f"{self._where(first)}, byte {found.start:,}: {why}: {found.end - found.start:,} bytes set aside in {beside}{told}"
             )
         if scan.missing and not scan.damaged:
             records = ", ".join(f"{each.first} to {each.next - 1}" for each in scan.missing)
-            self._faults.append(f"{self._where(first)}: the numbers jump: the records {records} are missing, and told as lost")
+            self._faults.append(f"{self._where(first)}: the numbers jump: the records {records} are missing, and reported as lost")
         self._store(scan, name)
 
     def _store(self, scan: _SegmentScan, name: str) -> None:
@@ -201,7 +202,7 @@ class LogRecovery:
         return True
 
     def _covers(self, head: FrameHead) -> bool:
-        """Whether records are already told as lost."""
+        """Whether records are already reported as lost."""
         before = self._segments[-1] if self._segments else None
         return (
             before is not None
@@ -246,14 +247,14 @@ class _SegmentScan:
 
     def __init__(self, *, first: int, data: bytes) -> None:
         self.data = data
-        self.segment = Segment(first, first)
+        self.segment = WalSegment(first, first)
         self.parts: list[slice | bytes] = []
         """what the file becomes if it is repaired"""
         self.damaged: list[tuple[FoundFrame, str]] = []
         self.missing: list[LostRange] = []
         self.repaired = False
         self.covered = False
-        """True if it has frames whose records are told as lost by the segment before"""
+        """True if it has frames whose records the segment before reports as lost"""
         self.tail = len(data)
         """where the bytes begin that may not be durable"""
         self._kept_from = self._kept_to = 0

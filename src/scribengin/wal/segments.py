@@ -1,7 +1,8 @@
 """Segments: the files of frames that a log consists of, and where in them a record is.
 
-A segment's name is the number of its first record, in 20 digits, and `.wal`. Of the frames in it only some are remembered, one for each 64 KiB, so
-that a log of a gibibyte of small frames needs a few hundred kilobytes of memory; the way from there is read from the heads of frames.
+A segment's name is the number of its first record, in 20 digits, and `.wal`. Of the frames in it only some are remembered, one for each
+64 KiB, so that a log of a gibibyte of small frames needs a few hundred kilobytes of memory; the way from there is read from the heads of
+frames.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class LostRange:
 
 
 @dataclass(slots=True)
-class Segment:
+class WalSegment:
     """One file of frames. `next` and `bytes` are where the next frame goes, `durable` and `synced` how far it is durable."""
 
     first: int

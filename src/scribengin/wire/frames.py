@@ -193,11 +193,13 @@ def _frame_at(data: memoryview, start: int) -> FoundFrame:
         return _damaged(data, start, "the checksum of a frame differs")
     kind, codec, mark_bytes, _, sequence, count, raw_bytes, time_ms, origin_bytes = _REST.unpack_from(data, start + 12)
     at = start + HEAD_BYTES
+    if at + mark_bytes + origin_bytes > end:
+        return _damaged(data, start, "the mark and the origin of a frame are longer than the frame")
     mark = bytes(data[at : at + mark_bytes])
     try:
         origin = _decode_origin(data[at + mark_bytes : at + mark_bytes + origin_bytes])
         head = FrameHead(_KINDS[kind], CODECS[codec], sequence, count, raw_bytes, time_ms, mark, origin)
-    except (msgspec.MsgspecError, IndexError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, IndexError) as error:
         return _damaged(data, start, f"a head that this version does not know: {error}")
     return FoundFrame(start, end, head)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.abilities import locates_records
 from scribengin.connectors.agents.channel import channel_of, report_committed
 from scribengin.connectors.agents.contract import CommitReport
 from scribengin.connectors.agents.options import SOURCE
@@ -136,7 +137,28 @@ def a_writer_knows_what_others_have_stored_and_what_is_committed(place: AgentsPl
         assert writer.waiting_bytes() == 0
 
 
+def a_record_is_located_by_its_number_and_by_its_place_in_a_stream(place: AgentsPlace) -> None:
+    source = place.source()
+    reader = source.reader()
+    place.writer("g1").append([numbered(0, 3), numbered(0, 4, agent="web2")])
+    place.writer("g2").append([numbered(3, 5)])
+    assert locates_records(source)
+    (stream,) = take(reader)
+    rows = ids(source, [stream])
+    for agent, number in (("web1", 0), ("web1", 4), ("web1~a", 2), ("web2", 3)):
+        ordinal = source.find_record(stream, agent, number)
+        assert ordinal is not None
+        assert rows[ordinal] == number
+        found = source.locate_record(stream, ordinal)
+        assert found is not None
+        assert (found["agent"], found["number"], found["line"], found["file"]) == (agent[:4], number, number + 1, "/log")
+        assert found["gateway"] == ("g2" if number > 3 else "g1")
+    assert [source.find_record(stream, *each) for each in (("web1", 5), ("web1~b", 0), ("web3", 0))] == [None] * 3
+    assert source.locate_record(stream, 9) is None
+
+
 PROMISES = (
+    a_record_is_located_by_its_number_and_by_its_place_in_a_stream,
     records_are_read_once_in_the_order_of_their_numbers,
     a_run_that_two_gateways_store_stands_once,
     a_run_that_overlaps_an_earlier_one_gives_only_its_new_records,

@@ -37,8 +37,9 @@ _MOST_FOLLOWED = 100
 def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> CommandAnswer:
     """Trace a record through tiers, Batches and times to every sink and dead letter that it reached.
 
-    RECORD_ID is the place where the record was first read (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), a prefix of it, or the key
-    of a dead letter (kept:0:2). Traces are kept for the share of records that `defaults: {trace: …}` sets, and for every dead letter.
+    RECORD_ID is the place where the record was first read (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17, for an agent's record
+    access/AGENT@NUMBER), a prefix of it, or the key of a dead letter (kept:0:2). Traces are kept for the share of records that
+    `defaults: {trace: …}` sets, and for every dead letter.
     Headers of Kafka messages name the records they were made of, so the trace of a submitted flow continues in the flows upstream and
     downstream of it.
 
@@ -111,6 +112,10 @@ def _show_all(ways: Sequence[dict[str, Any]], limit: int) -> None:
 def _show(found: dict[str, Any], limit: int) -> None:
     for came in found.get("came", ()):
         click.echo(f"made from record {came['record']} of flow {came['flow']}")
+    for origin in {origin["read_at"]: origin for read in found["read"] if (origin := read.get("origin"))}.values():
+        line = f", line {origin['line']:,}" if origin["line"] else ""
+        click.echo(f"{origin['read_at']}  read on host {origin['host']}, {origin['file']}{line}, by agent {origin['agent']}")
+        click.echo(f"{origin['stored_at']}  stored by gateway {origin['gateway']}")
     ways = [(each, f"sink {each['sink']}") for each in found["arrivals"]]
     ways += [(each, f"dead letter of {each['step']}: {each['reason']}: {each['message']}") for each in found["dead"]]
     for each, end in ways[:limit]:

@@ -52,6 +52,7 @@ class StoredRun:
     lost: int
     """the number of records that exist no more; `why` is the first reason"""
     why: str
+    gateway: str
     place: tuple[Any, ...]
 
     @property
@@ -62,24 +63,35 @@ class StoredRun:
     def as_json(self) -> list[Any]:
         """The form in an index."""
         lost = [self.lost, self.why] if self.lost else [0, ""]
-        return [self.agent, self.incarnation, self.sequence, self.next, self.committed, self.bytes, self.time_ms, *lost, *self.place]
+        return [
+            self.agent,
+            self.incarnation,
+            self.sequence,
+            self.next,
+            self.committed,
+            self.bytes,
+            self.time_ms,
+            *lost,
+            self.gateway,
+            *self.place,
+        ]
 
     @staticmethod
     def from_json(form: Sequence[Any]) -> StoredRun:
         """The run of the form that `as_json` made."""
-        agent, incarnation, sequence, next_, committed, size, time_ms, lost, why = form[:9]
-        return StoredRun(agent, incarnation, sequence, next_, committed, size, time_ms, lost, why, tuple(form[9:]))
+        agent, incarnation, sequence, next_, committed, size, time_ms, lost, why, gateway = form[:10]
+        return StoredRun(agent, incarnation, sequence, next_, committed, size, time_ms, lost, why, gateway, tuple(form[10:]))
 
     @staticmethod
-    def of(arrival: Arrival, time_ms: int, place: tuple[Any, ...]) -> StoredRun:
-        """The run of an arrival that was stored at `place`."""
+    def of(arrival: Arrival, time_ms: int, gateway: str, place: tuple[Any, ...]) -> StoredRun:
+        """The run of an arrival that a gateway has stored at `place`."""
         lost, why = 0, ""
         for found in find_frames(arrival.frames):
             if found.head is not None and found.head.kind == "lost":
                 lost += found.head.count
                 why = why or _reason(arrival.frames, found)
         numbers = (arrival.sequence, arrival.next, arrival.committed, len(arrival.frames), time_ms)
-        return StoredRun(arrival.agent, arrival.incarnation, *numbers, lost, why, place)
+        return StoredRun(arrival.agent, arrival.incarnation, *numbers, lost, why, gateway, place)
 
 
 def _reason(frames: bytes, found: Any) -> str:

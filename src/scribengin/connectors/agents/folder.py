@@ -121,6 +121,7 @@ class FolderChannelWriter:
             Unreachable: The folder cannot be made.
         """
         self._path = path
+        self._name = name
         self._stem = f"{_PLAIN.sub('_', name)}-{secrets.token_hex(6)}"
         self._retention_s = retention_s
         self._readers = tuple(readers)
@@ -158,7 +159,7 @@ class FolderChannelWriter:
         lines = []
         for arrival in arrivals:
             self._data.write(arrival.frames)
-            run = StoredRun.of(arrival, now_ms, (segment, self._size, self._size + len(arrival.frames)))
+            run = StoredRun.of(arrival, now_ms, self._name, (segment, self._size, self._size + len(arrival.frames)))
             self._size += len(arrival.frames)
             form = canonical(run.as_json())
             lines.append(b"%08x %s\n" % (google_crc32c.value(form), form))

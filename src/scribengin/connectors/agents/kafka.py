@@ -158,7 +158,7 @@ class KafkaChannelWriter:
         self._wait(placed)
         faults.reached("gateway.written")
         now_ms = int(time.time() * 1000)
-        runs = [StoredRun.of(arrival, now_ms, place or ()).as_json() for arrival, place in zip(arrivals, placed, strict=True)]
+        runs = [StoredRun.of(arrival, now_ms, self._node, place or ()).as_json() for arrival, place in zip(arrivals, placed, strict=True)]
         indexed: list[tuple[int, int] | None] = [None]
         self._send(index_topic(self._topic), canonical(runs), indexed, 0)
         self._wait(indexed)

@@ -92,7 +92,13 @@ SOURCE = NodeType(
     options=(
         Option("input", "choice", "what an agent reads", REQUIRED, tuple(_INPUTS), example="tail"),
         Option("group", "text", "the group of agents, if no tier with `agents` names it", "", example="web"),
-        Option("path", "words", "tail: patterns of files; `**` stands for any folders, `{host}` and `{agent}` for their names", (), example='"/var/log/nginx/*.log"'),
+        Option(
+            "path",
+            "words",
+            "tail: patterns of files; `**` stands for any folders, `{host}` and `{agent}` for their names",
+            (),
+            example='"/var/log/nginx/*.log"',
+        ),
         Option("exclude", "words", "tail: patterns of files that are not read", (), example='"*.gz"'),
         Option("from", "choice", "tail: where files that exist at the first start are read from", "beginning", ("beginning", "end")),
         Option("encoding", "text", "tail: the character encoding of the files", "utf-8", example="utf-16"),
@@ -177,7 +183,7 @@ SOURCE = NodeType(
         Option("max_bytes", "bytes", "maximum size of one Batch, as stored", 256 * 2**20, low=1, pace=True),
         Option("split", "bytes", "size, as stored, that one task reads", 4 * 2**20, low=1, pace=True),
     ),
-    abilities=frozenset({"replayable", "bounded", "measures_backlog", "collected"}),
+    abilities=frozenset({"replayable", "bounded", "measures_backlog", "collected", "locates_records"}),
     untyped="records",
     locations=channel_written,
     check=input_fault,

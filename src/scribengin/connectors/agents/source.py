@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchLimits, ConnectorContext
     from scribengin.formats.contract import Block, Decoder, Structs
 
+_AGENT, _BEGIN, _NEXT, _GATEWAY, _TIME, _RUN_FIELDS = range(6)
+"""the fields of a run in the place of a stream; the run's own place follows"""
 _GAP_TOLD_S = 30.0
 """a gap is reported after this time: the missing run is usually under way on another path"""
 _PARTS: Mapping[str, tuple[str, ...]] = {
@@ -100,26 +102,59 @@ class AgentsSource:
                 if found.head.next > sequence and found.head.kind != "lost":
                     yield _block_of(found.head, frames, found, name, incarnation, self._options["format"])
 
+    def find_record(self, stream: SourceStream, place: str, number: int) -> int | None:
+        """See the contract; `place` is an agent, or `AGENT~INCARNATION`."""
+        name, _, wanted = place.partition("~")
+        runs = stream.place.get("runs", [])
+        for index, run in enumerate(runs):
+            agent, incarnation = stream.place["agents"][run[_AGENT]]
+            if agent == name and wanted in ("", incarnation) and run[_BEGIN] <= number < run[_NEXT]:
+                heads = self._ahead(stream, run)
+                here = next((head for head in heads if head.sequence <= number < head.next), None)
+                if here is None:
+                    return None  # it is lost
+                before = sum(head.count for earlier in runs[:index] for head in self._ahead(stream, earlier))
+                return before + sum(head.count for head in heads if head.next <= number) + number - here.sequence
+        return None
+
+    def locate_record(self, stream: SourceStream, ordinal: int) -> Mapping[str, Any] | None:
+        """See the contract."""
+        first = 0
+        for run in stream.place.get("runs", ()):
+            for head in self._ahead(stream, run):
+                if ordinal < first + head.count:
+                    agent, incarnation = stream.place["agents"][run[_AGENT]]
+                    return _station(head, ordinal - first, agent, incarnation, stream.place["gateways"][run[_GATEWAY]], run[_TIME])
+                first += head.count
+        return None
+
+    def _ahead(self, stream: SourceStream, run: Sequence[Any]) -> list[FrameHead]:
+        """The heads of the frames of a run that are read."""
+        alone = SourceStream("", {**stream.place, "runs": [run]})
+        heads = [found.head for frames, _, _ in self._frames(alone) for found in find_frames(frames)]
+        return [head for head in heads if head is not None and head.next > run[_BEGIN] and head.kind != "lost"]
+
     def _frames(self, stream: SourceStream) -> Iterator[tuple[bytes, int, int]]:
         """(frames of a run, the number from which on they are read, the agent's index)"""
         runs: list[list[Any]] = stream.place["runs"]
         if self._channel["kind"] == "folder":
             from scribengin.connectors.agents.folder import read_run
 
-            for agent, sequence, segment, start, end in runs:
-                yield read_run(Path(self._channel["path"]), segment, start, end, self._node), sequence, agent
+            for run in runs:
+                segment, start, end = run[_RUN_FIELDS:]
+                yield read_run(Path(self._channel["path"]), segment, start, end, self._node), run[_BEGIN], run[_AGENT]
             return
         from scribengin.connectors.agents.kafka import read_runs
 
         wanted: dict[int, set[int]] = {}
-        for _, _, partition, offset in runs:
+        for *_, partition, offset in runs:
             wanted.setdefault(partition, set()).add(offset)
         found = {
             place: frames for partition in wanted for place, frames in read_runs(self._channel, self._node, partition, wanted[partition])
         }
         # in the order of the numbers: a run that fills a gap has a higher offset than the one after it
-        for agent, sequence, partition, offset in runs:
-            yield found[partition, offset], sequence, agent
+        for run in runs:
+            yield found[run[_RUN_FIELDS], run[_RUN_FIELDS + 1]], run[_BEGIN], run[_AGENT]
 
 
 class AgentsReader:
@@ -294,14 +329,38 @@ def _index_of(node: str, channel: Mapping[str, Any]) -> Any:
 
 def _stream(group: list[tuple[_Found, int]]) -> SourceStream:
     agents = list(dict.fromkeys(found.run.key for found, _ in group))
-    runs = [[agents.index(found.run.key), begin, *found.run.place] for found, begin in group]
+    gateways = list(dict.fromkeys(found.run.gateway for found, _ in group))
+    runs = [
+        [agents.index(found.run.key), begin, found.run.next, gateways.index(found.run.gateway), found.run.time_ms, *found.run.place]
+        for found, begin in group
+    ]
     first, last = group[0], group[-1]
     label = f"{first[0].run.agent}[{first[1]}:{first[0].run.next}]"
     if last is not first:
         label += f" to {last[0].run.agent}[{last[1]}:{last[0].run.next}]"
     size = sum(found.run.bytes for found, _ in group)
     rows = sum(found.run.next - begin for found, begin in group)
-    return SourceStream(label, {"agents": [list(key) for key in agents], "runs": runs}, bytes=size, rows=rows)
+    return SourceStream(label, {"agents": [list(key) for key in agents], "gateways": gateways, "runs": runs}, bytes=size, rows=rows)
+
+
+def _station(head: FrameHead, ordinal: int, agent: str, incarnation: str, gateway: str, stored_ms: int) -> dict[str, Any]:
+    """Where a record of a frame was read, and who took it on."""
+    origin, one_line_each = head.origin, not head.origin.lines or head.origin.lines == head.count
+    return {
+        "host": origin.host,
+        "file": origin.file,
+        "line": origin.line + ordinal if origin.line and one_line_each else origin.line,
+        "agent": agent,
+        "incarnation": incarnation,
+        "number": head.sequence + ordinal,
+        "read_at": _moment(head.time_ms),
+        "gateway": gateway,
+        "stored_at": _moment(stored_ms),
+    }
+
+
+def _moment(time_ms: int) -> str:
+    return (_EPOCH + dt.timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(slots=True)
