@@ -141,7 +141,7 @@ def _edge(folder: Path, only: str, minutes: float, seed: int | None, stop: threa
     except CampaignEnded:
         click.echo("ended by a signal; the life that ran is not counted", err=True)
         return 130
-    click.echo(f"{failed} lives failed; {folder / 'edge.md'}")
+    click.echo(f"{failed} lives failed; {folder / only.partition(':')[0]}.md")
     return 1 if failed else 0
 
 

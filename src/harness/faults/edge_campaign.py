@@ -1,6 +1,7 @@
 """`make faults ONLY=edge [MINUTES=30] [SEED=7] [STRIKES=8]`: agents, gateways, a channel and workers, each part of which is struck.
 
-`ONLY=edge:gateway,network` selects the ways whose names contain one of these words.
+`ONLY=edge:gateway,network` selects the ways whose names contain one of these words; `ONLY=edge-light` has lives whose tier runs without
+Spark: ten times as many strikes in the same time.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-CAMPAIGN = "edge"
-"""the name of its files"""
+KINDS = ("edge", "edge-light")
 STRIKES = 8
 """number of strikes in a life; a life takes a minute to start"""
 _AT_ONCE = 0.35
@@ -51,23 +51,25 @@ def run_edge_campaign(
         UsageError: if `only` matches no way.
         CampaignEnded: if `stop` is set.
     """
-    words = only.partition(":")[2].split(",")
+    kind, _, named = only.partition(":")
+    words = named.split(",")
     ways = tuple(way for way in EDGE_WAYS if any(word in way for word in words))
-    if not ways:
+    if not ways or kind not in KINDS:
         raise click.UsageError(f"ONLY={only}: write edge, or edge:WAY with one of {', '.join(EDGE_WAYS)}")
-    lives, failed = read_lives(folder, CAMPAIGN), 0
+    light = kind.endswith("-light")
+    lives, failed = read_lives(folder, kind), 0
     again = next((life for life in reversed(lives) if life.seed == seed), None)
     number = seed if seed is not None else max((life.seed for life in lives), default=0) + 1
     deadline = time.monotonic() + minutes * 60
     while True:
-        shape = EdgeShape.of_seed(number)
+        shape = EdgeShape.of_seed(number, light=light)
         chosen = again.ways if again is not None else choose_ways(shape, random.Random(number), ways, lives, strikes)
         click.echo(f"  seed {number}  {shape}: {' '.join(chosen)} …", err=True)
-        told = live(folder / "work" / f"edge-{number}", shape, chosen, number, stop, limit_s=limit_s)
+        told = live(folder / "work" / f"{kind}-{number}", shape, chosen, number, stop, limit_s=limit_s)
         lives.append(told)
         failed += told.verdict == "failed"
-        append_life(folder, CAMPAIGN, told)
-        write_lives_report(folder, CAMPAIGN, EDGE_WAYS, lives)
+        append_life(folder, kind, told)
+        write_lives_report(folder, kind, EDGE_WAYS, lives)
         click.echo(line_of_life(told))
         number += 1
         if again is not None or time.monotonic() > deadline:

@@ -85,15 +85,18 @@ class EdgeShape:
     agents: int = 3
     rotate_s: float = 3.0
     rotations: tuple[str, ...] = ROTATIONS
+    light: bool = False
+    """the only tier runs without Spark (`edge_reader`)"""
 
     @staticmethod
-    def of_seed(seed: int) -> EdgeShape:
+    def of_seed(seed: int, *, light: bool = False) -> EdgeShape:
         """The shape of a life: channels alternate, most lives are end to end."""
         rng = random.Random(f"{seed}/shape")
         durability: HopDurability = "store_on_failure" if seed % 5 == 3 else "best_effort" if seed % 5 == 4 else "end_to_end"
         return EdgeShape(
             channel="kafka" if seed % 2 else "folder",
-            tiers=2 if seed % 4 in (1, 2) else 1,
+            tiers=2 if seed % 4 in (1, 2) and not light else 1,
+            light=light,
             durability=durability,
             sync=rng.choice(("each", "100ms", "64KiB")),
             compression="none" if durability == "best_effort" else rng.choice(("none", "gzip", "zstd", "lz4")),
@@ -101,7 +104,7 @@ class EdgeShape:
         )
 
     def __str__(self) -> str:
-        tiers = "one tier" if self.tiers == 1 else f"{self.tiers} tiers"
+        tiers = "one tier without Spark" if self.light else "one tier" if self.tiers == 1 else f"{self.tiers} tiers"
         return f"{self.durability} over a {self.channel} channel, {tiers}, sync {self.sync}, {self.compression}"
 
     def flow(self) -> str:
@@ -312,6 +315,14 @@ class EdgeLife(EdgePlane):
         tokens = ("--tokens", str(self.folder / "tokens"))
         self._start(name, [sys.executable, "-m", "scribengin.cli", *words, *tokens])
 
+    def start_worker(self, tier: str) -> None:
+        """Start the run of a tier, or start it again."""
+        if self.shape.light:
+            words = (str(self.flow), str(self.state), str(self.folder / "out/pages"))
+            self._start(tier, [sys.executable, "-m", "harness.faults.edge_reader", *words])
+        else:
+            super().start_worker(tier)
+
     def start_agent(self, name: str) -> None:
         """Start an agent, or start it again."""
         self._start(name, self.agent_words(name))
@@ -464,12 +475,16 @@ class EdgeLife(EdgePlane):
         with self._guard:
             for tier in self.shape.workers:
                 self.kill(tier, by=signal.SIGTERM)
-        audit = self.scribengin("audit", str(self.flow), "--state", str(self.state))
-        if audit.returncode:
-            self.wrong.append(f"audit exits with {audit.returncode}: {' '.join((audit.stdout + audit.stderr)[-600:].split())}")
+        if not self.shape.light:
+            self._audit()
         found = self.found()
         self._judge(found)
         return found
+
+    def _audit(self) -> None:
+        audit = self.scribengin("audit", str(self.flow), "--state", str(self.state))
+        if audit.returncode:
+            self.wrong.append(f"audit exits with {audit.returncode}: {' '.join((audit.stdout + audit.stderr)[-600:].split())}")
 
     def _all_there(self) -> bool:
         lanes = self.lanes()

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-_TITLES = {"control": "Faults of the control plane", "yarn": "Faults in YARN", "edge": "Faults of the edge"}
+_TITLES = {"control": "Faults of the control plane", "yarn": "Faults in YARN", "edge": "Faults of the edge", "edge-light": "Faults of the edge, without Spark"}
 _SECONDS = {
     "control": "Seconds: the longest in which nothing new of a flow could be seen; from the strike until all was said to run.",
     "yarn": "Seconds from the strike until records that were added after it were in both outputs.",
-    "edge": "Seconds from the strike until all that hosts had written by its end was committed at the agents, or until the next strike.",
+    **dict.fromkeys(
+        ("edge", "edge-light"),
+        "Seconds from the strike until all that hosts had written by its end was committed at the agents, or until the next strike.",
+    ),
 }
 _MARKS = {"passed": "✓", "failed": "✗", "skipped": "skipped"}
 
