@@ -23,7 +23,7 @@ from harness.faults.edge_ways import EDGE_WAYS, SPARING_AGENTS
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 KINDS = ("edge", "edge-light")
@@ -100,14 +100,16 @@ def live(
     stop: threading.Event,
     *,
     limit_s: float,
+    broken: Mapping[str, str] | None = None,
     say: Callable[[str], None] = click.echo,
 ) -> LifeTold:
-    """Run a life in a new folder, which is deleted unless it fails. Raises CampaignEnded: `stop` is set; no process is left then."""
+    """Run a life in a new folder, which is deleted unless it fails. `broken` is for `EdgeLife`. Raises CampaignEnded: `stop` is set; no
+    process is left then."""
     told = LifeTold(tuple(ways), seed, kafka=shape.channel == "kafka", about=str(shape))
     began_s = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        with EdgeLife(folder, shape, seed=seed, limit_s=limit_s, stop=stop) as life:
+        with EdgeLife(folder, shape, seed=seed, limit_s=limit_s, stop=stop, broken=broken) as life:
             try:
                 life.wait_arrival()
                 for nth, name in enumerate(ways):

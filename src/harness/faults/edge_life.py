@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -22,7 +22,7 @@ from harness.faults.small_disk import SmallDisk
 from scribengin.core.faults import VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.embedded.kafka import KafkaCluster
     from scribengin.wire.protocol import HopDurability
@@ -37,27 +37,67 @@ _MOST_ENDED = 12
 _BUGS = ("Traceback (most recent call last)", "the gateway failed; its log says why", "sending failed:")
 
 _SITE = '''\
-"""Moves the clock of this process by the seconds in a file."""
-
 import os
 import time
 
-_file = os.environ.get("EDGE_CLOCK", "")
-_time, _time_ns = time.time, time.time_ns
+
+def _move_clock(file):
+    # the clock of this process is wrong by the seconds in a file
+    right, right_ns = time.time, time.time_ns
+
+    def offset_s():
+        try:
+            with open(file) as text:
+                return float(text.read() or 0)
+        except (OSError, ValueError):
+            return 0.0
+
+    time.time = lambda: right() + offset_s()
+    time.time_ns = lambda: right_ns() + int(offset_s() * 1e9)
 
 
-def _offset():
-    try:
-        with open(_file) as file:
-            return float(file.read() or 0)
-    except (OSError, ValueError):
-        return 0.0
+def _lose_power(folder):
+    # at a start with a file "lost" in the folder, segments of a log have only what was synced
+    from scribengin.wal.files import LogFolder
+    from scribengin.wal.segments import first_of
+
+    real_sync, real_rename, real_lock = LogFolder.sync, LogFolder.rename, LogFolder.lock
+
+    def sync(self, handle):
+        real_sync(self, handle)
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{handle}"))
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(str(os.fstat(handle).st_size))
+
+    def rename(self, old, new):
+        real_rename(self, old, new)
+        if os.path.exists(os.path.join(folder, old)):
+            os.replace(os.path.join(folder, old), os.path.join(folder, new))
+
+    def lock(self):
+        real_lock(self)
+        if os.path.exists(os.path.join(folder, "lost")):
+            os.remove(os.path.join(folder, "lost"))
+            for name in self.names():
+                if first_of(name) is not None:
+                    try:
+                        with open(os.path.join(folder, name)) as file:
+                            size = int(file.read() or 0)
+                    except FileNotFoundError:
+                        size = 0
+                    os.truncate(self.path / name, min(size, os.path.getsize(self.path / name)))
+
+    LogFolder.sync, LogFolder.rename, LogFolder.lock = sync, rename, lock
 
 
-if _file:
-    time.time = lambda: _time() + _offset()
-    time.time_ns = lambda: _time_ns() + int(_offset() * 1e9)
+if os.environ.get("EDGE_CLOCK"):
+    _move_clock(os.environ["EDGE_CLOCK"])
+if os.environ.get("EDGE_POWER"):
+    _lose_power(os.environ["EDGE_POWER"])
+if os.environ.get("EDGE_BROKEN"):
+    exec(os.environ["EDGE_BROKEN"])
 '''
+"""What each process of a life runs at its start, as the environment says: a wrong clock, a loss of power, a deliberate fault of the code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +197,6 @@ tiers:
         return ("whole",) if self.tiers == 1 else ("sort", "keep")
 
 
-@dataclass
-class _Arming:
-    """What the next starts of processes get in their environment."""
-
-    faults: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, dict[str, str]] = field(default_factory=dict)
-
-
 class EdgeLife(EdgePlane):
     """All processes of a life, its hosts and its proxies. A context manager; nothing is left at its end.
 
@@ -174,7 +206,7 @@ class EdgeLife(EdgePlane):
         seed: Of the hosts.
         limit_s: The longest time until all is committed at the end.
         stop: When it is set, waits raise KeyboardInterrupt.
-        environments: Name of a process → further variables of its environment.
+        broken: Name of a process → code that it runs at its start, to check that its fault is found.
     """
 
     def __init__(
@@ -185,7 +217,7 @@ class EdgeLife(EdgePlane):
         seed: int,
         limit_s: float = 300.0,
         stop: threading.Event | None = None,
-        environments: dict[str, dict[str, str]] | None = None,
+        broken: Mapping[str, str] | None = None,
     ) -> None:
         names = {"LOGS": str(folder / "logs"), "OUT": str(folder / "out"), "CHANNEL": str(folder / "channel")}
         super().__init__(folder, folder / "flow.yaml", names)
@@ -203,7 +235,9 @@ class EdgeLife(EdgePlane):
         """processes that are expected to end"""
         self._seed = seed
         self._stop = stop or threading.Event()
-        self._arming = _Arming(environment=environments or {})
+        self._faults: dict[str, str] = {}
+        """process → the crash points of its next start"""
+        self._broken = dict(broken or {})
         self._disks: dict[str, SmallDisk] = {}
         self._stack = ExitStack()
         self._guard = threading.RLock()
@@ -300,7 +334,7 @@ class EdgeLife(EdgePlane):
 
     def arm(self, name: str, faults: str) -> None:
         """Arm crash points for the next starts of a process; none if empty."""
-        self._arming.faults[name] = faults
+        self._faults[name] = faults
 
     def add_gateway(self, name: str) -> None:
         """Give a gateway its port and its proxy."""
@@ -343,10 +377,11 @@ class EdgeLife(EdgePlane):
     def _start(self, name: str, words: Sequence[str]) -> None:
         with self._guard:
             own = {
-                VARIABLE: self._arming.faults.get(name, ""),
+                VARIABLE: self._faults.get(name, ""),
                 "EDGE_CLOCK": str(self.clock_file(name)),
+                "EDGE_POWER": str(self.power_folder(name)) if name in self.agents else "",
+                "EDGE_BROKEN": self._broken.get(name, ""),
                 "PYTHONPATH": os.pathsep.join(filter(None, (str(self.folder / "site"), os.environ.get("PYTHONPATH", "")))),
-                **self._arming.environment.get(name, {}),
             }
             before, self.environment = self.environment, {**self.environment, **own}
             try:
@@ -357,6 +392,12 @@ class EdgeLife(EdgePlane):
     def clock_file(self, name: str) -> Path:
         """The file with the seconds by which the clock of a process is wrong."""
         return self.folder / f"{name}.clock"
+
+    def power_folder(self, name: str) -> Path:
+        """The folder that says how much of an agent's log is durable; with a file `lost` in it, its next start finds nothing else."""
+        folder = self.folder / f"{name}.power"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def kill(self, name: str, *, by: signal.Signals = signal.SIGKILL) -> None:
         """Kill a process with all that it has started, and wait until it is gone."""
@@ -465,12 +506,15 @@ class EdgeLife(EdgePlane):
         return verdict({host.name: host.number for host in self.hosts}, json_rows(self.folder / "out/pages", self.folder / "out/errors"))
 
     def finish(self) -> EdgeVerdict:
-        """Let the hosts end, wait until all is committed, and judge. Raises NotInTime."""
+        """Let the hosts end, wait until all is committed, and judge."""
         for host in self.hosts:
             host.end()
             if host.fault is not None:
                 self.wrong.append(f"the host {host.name} failed: {host.fault}")
-        self.wait_for(self._all_there, "everything is committed")
+        try:
+            self.wait_for(self._all_there, "everything is committed")
+        except NotInTime as error:
+            self.wrong.append(str(error))
         self._watching.set()
         with self._guard:
             for tier in self.shape.workers:

@@ -91,6 +91,16 @@ def agent_at_point(life: EdgeLife, rng: random.Random) -> str:
     return _at_point(life, name, f"{point}@{nth}:die")
 
 
+def power_lost(life: EdgeLife, rng: random.Random) -> str:
+    """Kill an agent, and take from its log what was not synced, as a loss of power does."""
+    names = rng.sample(life.agents, rng.randrange(1, len(life.agents) + 1))
+    for name in names:
+        life.kill(name)
+        (life.power_folder(name) / "lost").touch()
+        life.start(name)
+    return ", ".join(names)
+
+
 def gateway_at_point(life: EdgeLife, rng: random.Random) -> str:
     """Let a gateway die after it has written frames, or their index, and before it answers."""
     name, point = rng.choice(life.gateways), rng.choice(GATEWAY_POINTS)
@@ -293,6 +303,7 @@ EDGE_WAYS: dict[str, EdgeWay] = {
     "agent-killed-again": agent_killed_again,
     "agent-at-point": agent_at_point,
     "agent-asleep": agent_asleep,
+    "power-lost": power_lost,
     "gateway-killed": gateway_killed,
     "gateways-killed": gateways_killed,
     "gateway-at-point": gateway_at_point,
