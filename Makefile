@@ -149,7 +149,7 @@ bench-segments: setup ## a sink with roll beside one without, and merges alone: 
 bench-yarn: setup ## flows in YARN beside a job that spark-submit starts: start, recovery, writes in HDFS: make bench-yarn [ARGS="--runs 3"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/yarn.py $(ARGS)
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak|yarn] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak|yarn|edge] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]
 	@$(BIN)/python -m harness.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES)) $(if $(STRIKES),--strikes $(STRIKES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]

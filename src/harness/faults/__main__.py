@@ -21,6 +21,8 @@ from harness.faults.cells import STRIKES, CellSample, count_open, open_meetings
 from harness.faults.control.campaign import STRIKES as CONTROL_STRIKES
 from harness.faults.control.campaign import run_control_campaign
 from harness.faults.drivers import CampaignEnded
+from harness.faults.edge_campaign import STRIKES as EDGE_STRIKES
+from harness.faults.edge_campaign import run_edge_campaign
 from harness.faults.lives import run_life
 from harness.faults.report import append_outcome, line_of, read_outcomes, write_report
 from harness.faults.yarn_campaign import STRIKES as YARN_STRIKES
@@ -48,7 +50,8 @@ _LOOK_S = 0.2
 @click.option(
     "--strikes",
     type=click.IntRange(1),
-    help=f"In one life; by default {STRIKES} at most, {CONTROL_STRIKES} of a control plane, {YARN_STRIKES} in YARN. "
+    help=f"In one life; by default {STRIKES} at most, {CONTROL_STRIKES} of a control plane, {YARN_STRIKES} in YARN, "
+    f"{EDGE_STRIKES} of the edge. "
     "Few: more flows in the same time.",
 )
 @click.option("--limit", "limit_s", type=float, default=300.0, show_default=True, help="Seconds for each start of a run.")
@@ -77,6 +80,8 @@ def main(
     made = _archive() if archive else None
     if only.startswith("control"):
         sys.exit(_control(folder, only, minutes, seed, stop, made, strikes or CONTROL_STRIKES))
+    if only.startswith("edge"):
+        sys.exit(_edge(folder, only, minutes, seed, stop, strikes or EDGE_STRIKES, limit_s))
     if only.startswith("yarn"):
         sys.exit(_yarn(folder, only, minutes, seed, stop, strikes or YARN_STRIKES))
     with Brokers(folder / "brokers") as brokers:
@@ -126,6 +131,17 @@ def _yarn(folder: Path, only: str, minutes: float, seed: int | None, stop: threa
         click.echo("ended by a signal; the life that ran is not counted", err=True)
         return 130
     click.echo(f"{failed} lives failed; {folder / 'yarn.md'}")
+    return 1 if failed else 0
+
+
+def _edge(folder: Path, only: str, minutes: float, seed: int | None, stop: threading.Event, strikes: int, limit_s: float) -> int:
+    """Run the campaign of the edge; returns its exit status."""
+    try:
+        failed = run_edge_campaign(folder, only, minutes=minutes, seed=seed, stop=stop, strikes=strikes, limit_s=limit_s)
+    except CampaignEnded:
+        click.echo("ended by a signal; the life that ran is not counted", err=True)
+        return 130
+    click.echo(f"{failed} lives failed; {folder / only.partition(':')[0]}.md")
     return 1 if failed else 0
 
 

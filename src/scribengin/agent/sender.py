@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.agent.answers import SentFrames, judge_answer
 from scribengin.agent.connection import GatewayConnection, GatewayFault
+from scribengin.core import faults
 from scribengin.wire.protocol import AGENT_HEADER, COMMITTED_HEADER, FRAMES_TYPE, INCARNATION_HEADER, PREFIX
 
 if TYPE_CHECKING:
@@ -172,12 +173,14 @@ class FramesSender:
         }
         sent = SentFrames(sequence=piece.sequence, next=piece.next, most=max(self._most_sent, piece.next))
         self._most_sent = sent.most
+        faults.reached("agent.post.before")
         try:
             reply = self.connection.request(url, "POST", f"{PREFIX}/lanes/{self.lane}/frames", body=piece.data, headers=headers)
         except GatewayFault as fault:
             if not self._stopping.is_set():
                 self._failed(url, str(fault))
             return
+        faults.reached("agent.post.after")
         self._act(url, piece, judge_answer(reply.status, reply.retry_after, reply.body, sent))
 
     def _act(self, url: str, piece: FramesPiece, verdict: FramesVerdict) -> None:

@@ -105,6 +105,24 @@ ELSEWHERE_POINTS = ("lease.drafts", "lease.numbered", "state.drafted", "state.re
 BUCKET_POINTS = ("state.moving", "state.carried")
 """Points of a state in a bucket, while a folder is moved: its objects are copied and not yet deleted."""
 
+WAL_POINTS = (
+    "wal.append.before",
+    "wal.append.after",
+    "wal.sync.before",
+    "wal.sync.after",
+    "wal.mark.after",
+    "wal.checkpoint.before",
+    "wal.checkpoint.after",
+)
+"""Points of an agent's write-ahead log: around a write, around the sync of its segments, after the mark that counts them as durable, and
+around the checkpoint that frees segments."""
+
+AGENT_POINTS = ("agent.post.before", "agent.post.after")
+"""Points of an agent around a request that sends frames: before it is sent, and when its answer is there but not yet used."""
+
+GATEWAY_POINTS = ("gateway.written", "gateway.indexed")
+"""Points of a gateway: after frames are written to the channel, and after their index entry is written."""
+
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
@@ -120,6 +138,9 @@ _BESIDE = (
     TRASH_POINTS,
     ELSEWHERE_POINTS,
     BUCKET_POINTS,
+    WAL_POINTS,
+    AGENT_POINTS,
+    GATEWAY_POINTS,
 )
 _ALL = tuple(chain(POINTS, *_BESIDE))
 _ONCE = "once="

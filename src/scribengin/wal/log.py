@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 
+from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.core.units import parse_bytes, parse_duration_s
 from scribengin.wal.checkpoint import (
@@ -227,11 +228,13 @@ class Wal:
             if segment is None or (segment.bytes and segment.bytes + len(frame) > self._segment_bytes):
                 segment = self._begin_segment()
             self._open(segment)
+            faults.reached("wal.append.before")
             try:
                 self._files.write(segment.handle, frame, segment.bytes)
             except OSError:
                 self._files.truncate(segment.handle, segment.bytes)
                 raise
+            faults.reached("wal.append.after")
             segment.add(count, len(frame), head.time_ms)
             if head.kind == "lost":
                 segment.lost.append(LostRange(sequence, head.next, lost_reason(frame, next(find_frames(frame)))))
@@ -321,13 +324,16 @@ class Wal:
                 for segment in dirty:
                     self._write_again(segment)
             self._unsure = True
+            faults.reached("wal.sync.before")
             for segment in dirty:
                 self._files.sync(segment.handle)
             if self._new_names:
                 self._files.sync_names()
             self._unsure = False
             self._new_names = False
+            faults.reached("wal.sync.after")
             self._mark.write(self.next, self.acknowledged)
+            faults.reached("wal.mark.after")
             self._marked_acknowledged = self.acknowledged
         for segment in dirty:
             segment.all_durable()
@@ -484,7 +490,9 @@ class Wal:
 
     def _write_checkpoint(self) -> None:
         checkpoint = LogCheckpoint(self.incarnation, self.durable, self.acknowledged, self._durable_positions)
+        faults.reached("wal.checkpoint.before")
         self._checkpoint_bytes = write_checkpoint(self._files, checkpoint)
+        faults.reached("wal.checkpoint.after")
 
     def _remove(self, segment: WalSegment) -> None:
         self._close(segment)

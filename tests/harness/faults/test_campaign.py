@@ -248,6 +248,9 @@ def test_every_point_that_the_code_passes_can_be_armed():
         faults.TRASH_POINTS,
         faults.ELSEWHERE_POINTS,
         faults.BUCKET_POINTS,
+        faults.WAL_POINTS,
+        faults.AGENT_POINTS,
+        faults.GATEWAY_POINTS,
     )
     assert passed == {*POINTS, *faults.TRANSACTION_POINTS}.union(*others)
     try:

@@ -43,6 +43,8 @@ class LifeTold:
     seconds: float = 0.0
     flat: list[str] = field(default_factory=list)
     """the trend of each figure, for a soak"""
+    about: str = ""
+    """what the life is made of, if not only `kafka` says it"""
 
     @property
     def verdict(self) -> str:
@@ -50,4 +52,4 @@ class LifeTold:
         return "failed" if self.wrong else "skipped" if self.skipped else "passed"
 
     def __str__(self) -> str:
-        return f"{'with a chain over Kafka' if self.kafka else 'a file flow'}: {' '.join(self.ways)}"
+        return f"{self.about or ('with a chain over Kafka' if self.kafka else 'a file flow')}: {' '.join(self.ways)}"
