@@ -11,7 +11,6 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from harness.control_programs import NotInTime
@@ -23,6 +22,7 @@ from scribengin.core.faults import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from scribengin.embedded.kafka import KafkaCluster
     from scribengin.wire.protocol import HopDurability
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 LANE = "edge.access"
 TIMEOUT_S = 3.0
 """how long agents wait for an answer"""
-_TOKEN = "a-token-of-agents"  # noqa: S105 - of processes on this machine
+_TOKEN = "a-token-of-agents"
 _LOOK_S = 0.3
 _MOST_ENDED = 12
 """how often workers may end by themselves in one life: a start without a broker ends"""
 _BUGS = ("Traceback (most recent call last)", "the gateway failed; its log says why", "sending failed:")
 
-_SITE = '''\
+_SITE = """\
 import os
 import time
 
@@ -96,8 +96,8 @@ if os.environ.get("EDGE_POWER"):
     _lose_power(os.environ["EDGE_POWER"])
 if os.environ.get("EDGE_BROKEN"):
     exec(os.environ["EDGE_BROKEN"])
-'''
-"""What each process of a life runs at its start, as the environment says: a wrong clock, a loss of power, a deliberate fault of the code."""
+"""
+"""What each process of a life runs at its start, by its environment: a wrong clock, a loss of power, a fault put into the code."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""The stored results of a campaign whose lives run a control plane (`control.jsonl`, `yarn.jsonl`, `edge.jsonl`, one life per line), and the report about
-them (`control.md`, `yarn.md`, `edge.md`)."""
+"""The stored results of a campaign whose lives run a control plane (`control.jsonl`, `yarn.jsonl`, `edge.jsonl`, one life per line), and the
+report about them (`control.md`, `yarn.md`, `edge.md`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-_TITLES = {"control": "Faults of the control plane", "yarn": "Faults in YARN", "edge": "Faults of the edge", "edge-light": "Faults of the edge, without Spark"}
+_TITLES = {
+    "control": "Faults of the control plane",
+    "yarn": "Faults in YARN",
+    "edge": "Faults of the edge",
+    "edge-light": "Faults of the edge, without Spark",
+}
 _SECONDS = {
     "control": "Seconds: the longest in which nothing new of a flow could be seen; from the strike until all was said to run.",
     "yarn": "Seconds from the strike until records that were added after it were in both outputs.",
