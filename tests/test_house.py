@@ -47,13 +47,14 @@ ENTRIES = (
     "scribengin",
     "scribengin.cli.__main__",
     "scribengin.worker.__main__",
+    "scribengin.agent.__main__",  # `scribengin agent run` becomes this process
     "scribengin.worker.image_entry",  # the Dockerfile starts it
     "scribengin.reading",  # users read what is committed with it
     "scribengin.testing",  # and test their flows, connectors and sinks with these
     "scribengin.testing.own_sinks",
     "scribengin.testing.sqlite_store",
 )
-LOADED_BY_NAME = ("scribengin.cli.commands.", "scribengin.connectors.", "scribengin.testing.conformance")
+LOADED_BY_NAME = ("scribengin.cli.commands.", "scribengin.connectors.", "scribengin.agent.inputs.", "scribengin.testing.conformance")
 COPIED = {"scribengin.cli.template.steps"}
 """into the folder that `scribengin init` makes"""
 

@@ -136,6 +136,8 @@ def test_every_listed_command_is_there_and_knows_json(command):
             *above, last = name.split()
             group = cli.scribengin.get_command(context, above[0]) if above else cli.scribengin
             found = group.get_command(context, last)
+            if name == "agent run":
+                continue  # it becomes another process, which has the same options and no answer
             for leaf in found.commands.values() if isinstance(found, click.Group) else [found]:
                 assert isinstance(leaf, AnsweringCommand), name
                 assert any("--json" in parameter.opts for parameter in leaf.params), name

@@ -57,7 +57,7 @@ def offered(words: str) -> list[str]:
         ("scribengin off", ["offsets"]),
         ("scribengin offsets ", ["show", "set", "skip", "rewind"]),
         ("scribengin node und", ["undrain"]),
-        ("scribengin server ", ["dev", "master", "node"]),
+        ("scribengin server ", ["dev", "master", "node", "gateway"]),
         ("scribengin flow pa", ["pause"]),
         ("scribengin dead-letter re", ["replay"]),
         ("scribengin dead re", ["replay"]),

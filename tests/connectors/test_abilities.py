@@ -28,6 +28,7 @@ PROTOCOLS = {
     ("checks_columns", "reader"): contract.ColumnCheckingReader,
     ("checks_keys", "source"): contract.KeyCheckingSource,
     ("traces_origin", "source"): contract.TracingSource,
+    ("locates_records", "source"): contract.LocatingSource,
     ("handed_over", "source"): contract.HandedOverSource,
     ("chains_batches", "sink"): contract.ChainedSink,
     ("commits_units", "sink"): contract.UnitSink,

@@ -78,6 +78,8 @@ def sleeps_in(text: str) -> list[int]:
 ALLOWED: dict[str, str] = {}
 """file → why its short waits are meant"""
 SLEEPS = {
+    "agent/own_input.py": (1, "the wait of an input"),
+    "agent/test_process.py": (1, "it is killed at any moment"),
     "api/test_events_api.py": (1, "writes come one after the other for a while, however fast"),
     "connectors/kafka/test_protocol.py": (1, "commits around a time-out of the broker: each end of them is right"),
     "connectors/kafka/test_source.py": (2, "a broker's time has milliseconds: what stands before and behind must have another one"),

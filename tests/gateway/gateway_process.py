@@ -36,7 +36,8 @@ class GatewayProcess:
         self.folder = folder
         (folder / "flow.yaml").write_text(FLOW)
         self._log = folder / f"{name}.log"
-        command = [sys.executable, "-m", "scribengin.gateway.process", "--flow", "flow.yaml", "--folder", name, "--name", name, *words]
+        command = [sys.executable, "-m", "scribengin.cli", "gateway", "run", "--flow", "flow.yaml", "--folder", name, "--name", name]
+        command += words
         if "--listen" not in words:
             command += ["--listen", "127.0.0.1:0"]
         with self._log.open("w") as log:

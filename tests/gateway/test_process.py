@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 
-from scribengin.gateway.process import main, settings_of
+from scribengin.cli.main import scribengin
+from scribengin.gateway.process import address_of
+from scribengin.gateway.serving import GatewayListen
 from tests.gateway.gateway_process import FLOW, GatewayProcess, gateway_process, records_in
 from tests.gateway.gateways import LANE, frame
 from tests.looking import look_until
@@ -135,22 +138,19 @@ def test_an_agent_gets_the_gateways_of_the_command_line_or_this_one(tmp_path: Pa
         (["--flow", "other.yaml"], "other.yaml"),
     ],
 )
-def test_what_is_wrong_with_a_command_line_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], why: str
-) -> None:
+def test_what_is_wrong_with_a_command_line_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("scribengin.gateway.process._log_to_stderr", lambda: None)
     (tmp_path / "flow.yaml").write_text(FLOW)
     given = ["--flow", "flow.yaml", "--insecure" if "192.0.2.1:0" in words else "--name=g", *words]
-    assert main(given) in (2, 3)
-    error = capsys.readouterr().err
-    assert why in error
-    assert "Traceback" not in error
+    ended = CliRunner().invoke(scribengin, ["gateway", "run", *given])
+    assert ended.exit_code in (2, 3)
+    assert why in " ".join(ended.output.split())
+    assert "Traceback" not in ended.output
 
 
 def test_insecure_allows_other_hosts(tmp_path: Path) -> None:
-    settings_of(["--flow", "f", "--listen", "0.0.0.0:1", "--insecure"]).listen.check(tokens=False)
-    settings_of(["--flow", "f", "--listen", "[::1]:1"]).listen.check(tokens=False)
+    GatewayListen(*address_of("0.0.0.0:1"), insecure=True).check(tokens=False)
+    GatewayListen(*address_of("[::1]:1")).check(tokens=False)
 
 
 def test_the_reports_of_agents_survive_a_kill(tmp_path: Path) -> None:

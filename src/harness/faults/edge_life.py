@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from harness.control_programs import NotInTime
@@ -283,7 +284,7 @@ class EdgeLife(EdgePlane):
                 rotate_s=self.shape.rotate_s,
                 seed=self._seed,
                 rotations=self.shape.rotations,
-                is_read=lambda number, name=name: self._has_read(name, number),
+                is_read=partial(self._has_read, name),
             )
             host.start()
             self.hosts.append(host)
@@ -501,7 +502,7 @@ class EdgeLife(EdgePlane):
 
     # the end
 
-    def found(self) -> EdgeVerdict:
+    def arrived(self) -> EdgeVerdict:
         """What is in the sinks now."""
         return verdict({host.name: host.number for host in self.hosts}, json_rows(self.folder / "out/pages", self.folder / "out/errors"))
 
@@ -521,7 +522,7 @@ class EdgeLife(EdgePlane):
                 self.kill(tier, by=signal.SIGTERM)
         if not self.shape.light:
             self._audit()
-        found = self.found()
+        found = self.arrived()
         self._judge(found)
         return found
 
@@ -538,9 +539,9 @@ class EdgeLife(EdgePlane):
             return all(lane["committed"] >= lane["read"] for lane in lanes.values())
         if not all(lane["stored"] >= lane["read"] and not lane.get("waiting_bytes") for lane in lanes.values()):
             return False
-        found = self.found()
+        found = self.arrived()
         dropped = sum(lane.get("dropped", 0) for lane in lanes.values())
-        return found.found + dropped >= found.expected
+        return bool(found.found + dropped >= found.expected)
 
     def _judge(self, found: EdgeVerdict) -> None:
         dropped = {name: lane.get("dropped", 0) for name, lane in self.lanes().items()}

@@ -48,7 +48,7 @@ _LIVE = {"version", "limit_rows", "limit_bytes", "paused"}
 """what changes while a lane runs; anything else opens the lane anew"""
 
 
-class AgentLane:
+class RunningLane:
     """One lane, from its input to a gateway. It is opened by `start`, on its own thread, and opened again after failures.
 
     Args:

@@ -25,11 +25,11 @@ import msgspec
 
 from scribengin.agent.connection import GatewayConnection, GatewayFault, GatewayReply
 from scribengin.agent.gateways import GatewayChain
-from scribengin.agent.lane import AgentLane
+from scribengin.agent.lane import RunningLane
 from scribengin.agent.log import AgentLog
 from scribengin.agent.sender import SenderSurroundings
 from scribengin.agent.settings import AgentSettings, add_flags, checked_gateway, default_folder, read_settings
-from scribengin.agent.status import AgentStatus, print_status
+from scribengin.agent.status import AgentStatus, read_status, status_lines, status_object
 from scribengin.core.errors import Exit, Refused, ScribenginError
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
 from scribengin.wire.protocol import AGENT_HEADER, PREFIX, AgentConfig, AgentReport, GatewayMember, LaneConfig, ReportAnswer
@@ -59,8 +59,8 @@ class EdgeAgent:
 
     def __init__(self, settings: AgentSettings, log: AgentLog) -> None:
         self.settings = settings
-        self.lanes: dict[str, AgentLane] = {}
-        self.leaving: dict[str, AgentLane] = {}
+        self.lanes: dict[str, RunningLane] = {}
+        self.leaving: dict[str, RunningLane] = {}
         """lanes that are not in the configuration any more, and still have records"""
         self._log = log
         self._stop = Event()
@@ -298,8 +298,8 @@ class EdgeAgent:
         for lane in self.leaving.values():
             lane.change(lane.config, members)
 
-    def _lane(self, name: str, config: LaneConfig) -> AgentLane:
-        return AgentLane(
+    def _lane(self, name: str, config: LaneConfig) -> RunningLane:
+        return RunningLane(
             name,
             config,
             gateways=self._members(self._config),
@@ -434,10 +434,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["status"]:
         return _status(arguments[1:])
     parser = ArgumentParser(
-        "scribengin agent",
+        "scribengin agent run",
         allow_abbrev=False,  # `--token SECRET` must not pass for --token-file
         description="Read files, commands and sockets of this host as flows say, and send the records to gateways. "
-        "`status` as first argument prints the state of the agent of a folder.",
+        "`status` instead of options prints the state of the agent of a folder.",
     )
     add_flags(parser)
     flags = parser.parse_args(arguments)
@@ -470,8 +470,10 @@ def _status(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     flags = parser.parse_args(arguments)
     try:
-        print_status(flags.data or default_folder(), as_json=flags.json)
+        data = flags.data or default_folder()
+        text = msgspec.json.encode(status_object(data)).decode() if flags.json else "\n".join(status_lines(*read_status(data)))
     except ScribenginError as error:
         print(f"error: {error.message}" + (f"\n  fix: {error.remedy}" if error.remedy else ""), file=sys.stderr)
         return int(error.exit)
+    print(text)
     return int(Exit.DONE)

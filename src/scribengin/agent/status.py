@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,12 +27,8 @@ class AgentStatus(msgspec.Struct, frozen=True):
     stopping: bool = False
 
 
-def print_status(data: Path, *, as_json: bool) -> None:
-    """Print the state of the agent of a folder.
-
-    Args:
-        data: Its folder.
-        as_json: Print the file as it is, with `running` added.
+def read_status(data: Path) -> tuple[AgentStatus, bool]:
+    """The status of the agent of a folder, and whether its process runs.
 
     Raises:
         EnvironmentFault: There is no status, or it cannot be read.
@@ -46,11 +41,13 @@ def print_status(data: Path, *, as_json: bool) -> None:
         status = msgspec.json.decode(raw, type=AgentStatus)
     except msgspec.MsgspecError as error:
         raise EnvironmentFault(f"{path} is not a status of an agent: {error}", remedy="restart the agent") from error
-    running = _runs(status.pid) and not status.stopping
-    if as_json:
-        sys.stdout.write(msgspec.json.encode({**msgspec.to_builtins(status), "running": running}).decode() + "\n")
-    else:
-        sys.stdout.write("\n".join(_lines(status, running, time.time_ns() // 1_000_000)) + "\n")
+    return status, _runs(status.pid) and not status.stopping
+
+
+def status_object(data: Path) -> dict[str, Any]:
+    """The status of the agent of a folder for JSON, with `running`. Raises EnvironmentFault as `read_status`."""
+    status, running = read_status(data)
+    return {**msgspec.to_builtins(status), "running": running}
 
 
 def _runs(pid: int) -> bool:
@@ -63,8 +60,9 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def _lines(status: AgentStatus, running: bool, now_ms: int) -> list[str]:
-    report = status.report
+def status_lines(status: AgentStatus, running: bool) -> list[str]:
+    """The table that people read."""
+    report, now_ms = status.report, time.time_ns() // 1_000_000
     age = show_duration(max(0, now_ms - status.time_ms) / 1000)
     state = f"running, process {status.pid}" if running else "stopped"
     group = f", group {report.group}" if report.group else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
@@ -10,19 +9,19 @@ import socket
 import sys
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, text_of
+from scribengin.core.errors import EnvironmentFault, Exit, Refused
 from scribengin.gateway.directory import FileDirectory, lanes_of_flow
 from scribengin.gateway.server import GatewayApp
 from scribengin.gateway.serving import GatewayListen, GatewayServer
 from scribengin.wire.protocol import GatewayMember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from scribengin.connectors.agents.contract import ChannelWriter
     from scribengin.gateway.directory import AgentDirectory
@@ -107,6 +106,7 @@ def run_gateway(directory: AgentDirectory, listen: GatewayListen, *, name: str, 
     before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with GatewayServer(GatewayApp(directory, open_writer, name=name), listen) as server:
+            log_to_stderr()
             started(server.url)
             _log.info("the gateway answers", url=server.url, lanes=sorted(directory.lanes()), process=os.getpid())
             while not asked.wait(0.5) and server.is_alive:
@@ -121,54 +121,8 @@ def run_gateway(directory: AgentDirectory, listen: GatewayListen, *, name: str, 
     return Exit.DONE
 
 
-def settings_of(argv: Sequence[str] | None) -> GatewaySettings:
-    """The settings of a command line. Raises ScribenginError; ends the process if the command line is not valid."""
-    parser = argparse.ArgumentParser(prog="scribengin gateway run", description="Take records from agents and other clients.")
-    parser.add_argument("--flow", type=Path, action="append", required=True, metavar="FILE", help="a flow file; may be repeated")
-    parser.add_argument("--folder", type=Path, default=Path(".scribengin/gateway"), help="the folder of the gateway's own state")
-    parser.add_argument("--state", type=Path, help="the state folder of the flows; default: beside each flow file")
-    parser.add_argument("--name", default=socket.gethostname(), help="its name, unique among the gateways of a group; default: the host")
-    parser.add_argument("--listen", default="127.0.0.1:7443", metavar="HOST:PORT", help="the address; port 0: a free one")
-    parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="a PEM file with the certificate")
-    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="a PEM file with its key")
-    parser.add_argument("--client-ca", type=Path, metavar="FILE", help="accept client certificates of these authorities, a PEM file")
-    parser.add_argument("--tokens", type=Path, metavar="FILE", help="a file with lines NAME: TOKEN")
-    parser.add_argument("--group", default="", help="the name of its group of gateways; default: it serves all lanes")
-    parser.add_argument(
-        "--member",
-        action="append",
-        default=[],
-        metavar="URL[=COST]",
-        help="a gateway of the group, this one too, as agents reach it; may be repeated; default: this one",
-    )
-    parser.add_argument("--insecure", action="store_true", help="allow other hosts to connect without TLS or without tokens")
-    given = parser.parse_args(argv)
-    host, port = address_of(given.listen)
-    return GatewaySettings(
-        flows=tuple(given.flow),
-        folder=given.folder,
-        state=given.state,
-        name=given.name,
-        listen=GatewayListen(host, port, given.tls_certificate, given.tls_key, given.client_ca, given.insecure),
-        tokens=given.tokens,
-        members=tuple(_member(each) for each in given.member),
-        group=given.group,
-    )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a gateway of flow files. Returns the exit status."""
-    _log_to_stderr()
-    try:
-        return serve(settings_of(argv))
-    except ScribenginError as error:
-        print(f"error: {text_of(error)}", file=sys.stderr)
-        if error.remedy:
-            print(f"  remedy: {error.remedy}", file=sys.stderr)
-        return error.exit
-
-
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
+    """Write the log of this process to stderr."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -189,13 +143,10 @@ def address_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _member(text: str) -> GatewayMember:
+def member_of(text: str) -> GatewayMember:
+    """A gateway of the text URL[=COST]. Raises Refused if the cost is not a number."""
     url, equals, cost = text.rpartition("=")
     try:
         return GatewayMember(url.rstrip("/"), float(cost)) if equals else GatewayMember(text.rstrip("/"))
     except ValueError as error:
         raise Refused(f'"{text}" is not a valid member', remedy="pass --member URL=COST, with a number as cost") from error
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -521,6 +520,5 @@ def test_waiting_ends_when_a_request_comes(tmp_path: Path) -> None:
 
 def raw_request(port: int) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as to:
-        time.sleep(0)
         to.request("POST", "/", b"one")
         to.getresponse().read()

@@ -1,5 +1,5 @@
-"""The stored results of a campaign whose lives run a control plane (`control.jsonl`, `yarn.jsonl`, `edge.jsonl`, one life per line), and the
-report about them (`control.md`, `yarn.md`, `edge.md`)."""
+"""The stored results of a campaign whose lives run a control plane (`control.jsonl`, `yarn.jsonl`, `edge.jsonl`, one life per line), and
+the report about them (`control.md`, `yarn.md`, `edge.md`)."""
 
 from __future__ import annotations
 

@@ -456,9 +456,10 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     met(
         "listen-open",
-        "Others could reach the API without protection",
+        "Others could reach a server without protection",
         "It would listen for other hosts without TLS or without tokens.",
-        "Name `--tls-certificate` and `--tls-key`, and make tokens; or confirm with `--insecure-api`.",
+        "Name `--tls-certificate` and `--tls-key`, and make tokens (at a gateway: `--tokens` or `--client-ca`); or confirm with "
+        "`--insecure-api`, at a gateway with `--insecure`.",
     ),
     met(
         "listen-tls",

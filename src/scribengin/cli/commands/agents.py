@@ -265,6 +265,6 @@ def _handed_over(client: Client, agent: str, wait_s: float) -> list[str]:
         if time.monotonic() >= deadline:
             raise NotReached(
                 f"agent {agent} still has records of {', '.join(left)} that are not committed after {wait_s:.0f} s",
-                remedy="see whether it reports, and whether its flows run: scribengin agent describe " + agent,
+                remedy=f"see whether it reports, and whether its flows run: scribengin agent describe {agent}",
             )
         time.sleep(_POLL_S)

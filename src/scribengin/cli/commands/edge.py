@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
+from scribengin.core.errors import Exit
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -56,52 +57,79 @@ def agent_run(ctx: click.Context, /, **_: Any) -> None:
     os.execv(sys.executable, [sys.executable, "-m", "scribengin.agent", *ctx.meta["words"]])
 
 
-@click.command(cls=_HandedOver)
+@click.command(cls=AnsweringCommand)
 @click.option("--data", type=_FOLDER, metavar="DIR", help="Folder of the agent.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-@click.pass_context
-def agent_status(ctx: click.Context, /, **_: Any) -> None:
+def agent_status(*, data: Path | None) -> CommandAnswer:
     """Show the state of the agent of a folder on this host: its sources, what waits, and what is committed.
 
     \b
     Example:
       scribengin agent status --data /var/lib/scribengin-agent
     """
-    os.execv(sys.executable, [sys.executable, "-m", "scribengin.agent", "status", *ctx.meta["words"]])
+    from scribengin.agent.settings import default_folder
+    from scribengin.agent.status import read_status, status_lines, status_object
+
+    folder = data or default_folder()
+
+    def show() -> None:
+        click.echo("\n".join(status_lines(*read_status(folder))))
+
+    return CommandAnswer(status_object(folder), show=show)
 
 
-def _gateway_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(
-        (
-            click.option("--flow", "flows", type=_FILE, multiple=True, metavar="FILE", help="Flow file to serve; repeat for more."),
-            click.option("--name", metavar="NAME", help="Name, unique among the gateways of a group. Default: the host name."),
-            click.option("--group", metavar="GROUP", default="", help="Group that flows name under `gateways:`. Default: serve all."),
-            click.option("--listen", default="127.0.0.1:7443", show_default=True, metavar="HOST:PORT", help="Where it listens."),
-            click.option("--member", multiple=True, metavar="URL[=COST]", help="Gateway of the group, this one too; repeat for more."),
-            click.option("--folder", type=_FOLDER, default=Path(".scribengin/gateway"), show_default=True, help="Folder of its own state."),
-            click.option("--state", type=_FOLDER, metavar="DIR", help="State folder of the flows. Default: beside each flow file."),
-            click.option("--tokens", type=_FILE, metavar="FILE", help="File with a line `NAME: TOKEN` for each agent."),
-            click.option("--tls-certificate", type=_FILE, metavar="FILE", help="Certificate (PEM) of the gateway; needs --tls-key."),
-            click.option("--tls-key", type=_FILE, metavar="FILE", help="Key (PEM) of the certificate."),
-            click.option("--client-ca", type=_FILE, metavar="FILE", help="Accept client certificates of these authorities (PEM)."),
-            click.option("--insecure", is_flag=True, help="Allow other hosts to connect without TLS or without tokens."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-@click.command(cls=_HandedOver)
-@_gateway_options
-@click.pass_context
-def gateway_run(ctx: click.Context, /, **_: Any) -> None:
+@click.command(cls=AnsweringCommand)
+@click.option("--flow", "flows", type=_FILE, multiple=True, required=True, metavar="FILE", help="Flow file to serve; repeat for more.")
+@click.option("--name", metavar="NAME", help="Name, unique among the gateways of a group. Default: the name of the machine.")
+@click.option("--group", metavar="GROUP", default="", help="Group that flows name under `gateways:`. Default: serve the agents of all.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:7443",
+    metavar="HOST:PORT",
+    help="Where it listens. Default: port 7443 of the loopback.",
+)
+@click.option("--member", "members", multiple=True, metavar="URL[=COST]", help="Gateway of the group, this one too; repeat for more.")
+@click.option("--folder", type=_FOLDER, default=Path(".scribengin/gateway"), show_default=True, help="Folder of its own state.")
+@click.option("--state", type=_FOLDER, metavar="DIR", help="State folder of the flows. Default: beside each flow file.")
+@click.option("--tokens", type=_FILE, metavar="FILE", help="File with a line `NAME: TOKEN` for each agent.")
+@click.option("--tls-certificate", type=_FILE, metavar="FILE", help="Certificate (PEM) of the gateway; needs --tls-key.")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="Key (PEM) of the certificate.")
+@click.option("--client-ca", type=_FILE, metavar="FILE", help="Accept client certificates of these authorities (PEM).")
+@click.option("--insecure", is_flag=True, help="Allow other hosts to connect without TLS or without tokens.")
+def gateway_run(
+    *,
+    flows: tuple[Path, ...],
+    name: str | None,
+    group: str,
+    listen: str,
+    members: tuple[str, ...],
+    folder: Path,
+    state: Path | None,
+    tokens: Path | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    client_ca: Path | None,
+    insecure: bool,
+) -> CommandAnswer:
     """Run a gateway, until Ctrl-C or SIGTERM: it takes records from agents and other clients over HTTPS, and stores them in the channels of
     flows before it answers.
 
     \b
     Example:
-      scribengin gateway run --flow flow.yaml --listen 127.0.0.1:7443
+      scribengin gateway run --flow flow.yaml
     """
-    from scribengin.gateway.process import main
+    from scribengin.gateway.process import GatewaySettings, address_of, member_of, serve
+    from scribengin.gateway.serving import GatewayListen
 
-    ctx.exit(main(ctx.meta["words"]))
+    called = name or socket.gethostname()
+    settings = GatewaySettings(
+        flows=flows,
+        folder=folder,
+        name=called,
+        listen=GatewayListen(*address_of(listen), tls_certificate, tls_key, client_ca, insecure),
+        tokens=tokens,
+        members=tuple(member_of(each) for each in members),
+        group=group,
+        state=state,
+    )
+    status = serve(settings)
+    return CommandAnswer({"name": called, "status": status}, exit=Exit(status))
