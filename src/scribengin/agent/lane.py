@@ -13,6 +13,7 @@ import msgspec
 from scribengin.agent.buffers import LogBuffer, MemoryBuffer, NoRoom, PositionFile, SpillBuffer
 from scribengin.agent.gateways import GatewayChain
 from scribengin.agent.inputs import open_input
+from scribengin.agent.inputs.stdin import StdinInput
 from scribengin.agent.joining import ChunkJoiner, JoinedChunk, LaneThrottle
 from scribengin.agent.sender import FramesSender
 from scribengin.agent.settings import tags_of
@@ -75,6 +76,8 @@ class RunningLane:
         self.message = ""
         self.state = "running"
         self.files = 0
+        self.has_ended = False
+        """its input has ended for good, as a standard input does, and all that it read is durable"""
         self.sender: FramesSender | None = None
         self.leftovers: list[FramesSender] = []
         """what earlier runs with another durability, or `store_on_failure`, have left in their logs"""
@@ -326,6 +329,9 @@ class RunningLane:
                 break  # what follows must not be kept either: the position of its file would pass over what was not
             self._sync(sender)
             self.state = "paused" if paused else "running"
+            if not chunks and _is_at_end(source):
+                self._keep(joiner.take_all(), sender)
+                break
             if not chunks:
                 due = joiner.due_in(now)
                 unsynced = sender.buffer.sendable < sender.buffer.next
@@ -339,6 +345,8 @@ class RunningLane:
         else:
             self._keep(joiner.take_all(), sender)
         self._sync(sender, force=True)
+        if _is_at_end(source) and not self._stop.is_set():
+            self.has_ended, self.state = True, "ended"
         self._close_input()
 
     def _keep(self, ready: list[JoinedChunk], sender: FramesSender) -> bool:
@@ -399,6 +407,11 @@ class RunningLane:
             return origin
         own = {name: value for name, value in origin.tags.items() if self.config.tags.get(name) != value}
         return msgspec.structs.replace(origin, tags={**tags, **own})
+
+
+def _is_at_end(source: Input) -> bool:
+    """Whether nothing will ever come: a standard input cannot begin again, while a command or a file may."""
+    return isinstance(source, StdinInput) and source.finished
 
 
 class _InputFault(Exception):

@@ -3,6 +3,7 @@ condition cannot fill a disk, not even if the agent tails the file that its own 
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from contextlib import suppress
@@ -18,6 +19,26 @@ _LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 _REPEAT_S = 60.0
 _REMEMBERED = 500
 _MOST_TEXT = 4_000
+
+
+class InputLogHandler(logging.Handler):
+    """Passes on what inputs log, with Python's logger `scribengin.agent`."""
+
+    def __init__(self, log: AgentLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record at its level."""
+        text = record.getMessage()
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            text += f": {type(error).__name__}: {error}"
+        if record.levelno >= logging.ERROR:
+            self._log.error(text)
+        elif record.levelno >= logging.WARNING:
+            self._log.warning(text)
+        else:
+            self._log.info(text)
 
 
 class AgentLog:

@@ -7,6 +7,7 @@ Its folder has `agent.lock`, `config.json` (the last valid configuration: with i
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import signal
@@ -26,7 +27,7 @@ import msgspec
 from scribengin.agent.connection import GatewayConnection, GatewayFault, GatewayReply
 from scribengin.agent.gateways import GatewayChain
 from scribengin.agent.lane import RunningLane
-from scribengin.agent.log import AgentLog
+from scribengin.agent.log import AgentLog, InputLogHandler
 from scribengin.agent.sender import SenderSurroundings
 from scribengin.agent.settings import AgentSettings, add_flags, checked_gateway, default_folder, read_settings
 from scribengin.agent.status import AgentStatus, read_status, status_lines, status_object
@@ -105,11 +106,19 @@ class EdgeAgent:
                 for lane in (*self.lanes.values(), *self.leaving.values()):
                     lane.cut_late_requests()
                 self._connection.cut_if_late()
+                if self._is_done():
+                    self._log.info("all inputs have ended, and all that they read is acknowledged")
+                    self._stop.set()
             talk.join(_TALK_ENDS_S)
             self._connection.disconnect()
             self._end()
         finally:
             os.close(lock)
+
+    def _is_done(self) -> bool:
+        """True if all inputs have ended for good, as a standard input does, and nothing waits to be acknowledged."""
+        lanes = [*self.lanes.values()]
+        return bool(lanes) and not self.leaving and all(lane.has_ended and lane.finished() for lane in lanes)
 
     # ------------------------------------------------------------------ the course of the process
 
@@ -444,6 +453,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(flags)
         log = AgentLog(form=settings.log, level=settings.level)
+        inputs = logging.getLogger("scribengin.agent")
+        inputs.setLevel(logging.INFO)
+        inputs.addHandler(InputLogHandler(log))
+        inputs.propagate = False
         if any(url.startswith("https:") for url in settings.gateways):
             settings.tls()
         agent = EdgeAgent(settings, log)

@@ -94,7 +94,7 @@ class LaneReport(msgspec.Struct, omit_defaults=True):
 
     incarnation: str = ""
     state: str = "running"
-    """`running`, `waiting` (no gateway takes frames), `full`, `paused`, `failed`"""
+    """`running`, `waiting` (no gateway takes frames), `full`, `paused`, `failed`, `ended` (a standard input that is closed)"""
     read: int = 0
     """the number of the next record that will be read"""
     stored: int = 0

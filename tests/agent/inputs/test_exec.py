@@ -34,13 +34,13 @@ def shell(script: str) -> list[str]:
 
 def ended(found: ExecInput) -> Any:
     """Poll until the command has ended for good."""
-    chunks = poll_until(found, lambda _: found.finished)
+    chunks = poll_until(found, lambda _: found.runs.finished)
     return [record for chunk in chunks for record in records_of(chunk)]
 
 
 def test_lines_of_stdout_are_records_and_the_end_ends_the_last(tmp_path: Path) -> None:
     with closing(opened(tmp_path, shell("printf 'one\\n\\nthree'"), restart="never", config={"tags": {"site": "x"}})) as found:
-        chunks = poll_until(found, lambda _: found.finished)
+        chunks = poll_until(found, lambda _: found.runs.finished)
     assert [record for chunk in chunks for record in records_of(chunk)] == [b"one", b"", b"three"]
     assert chunks[0].origin.file.startswith("sh -c 'printf")
     assert chunks[0].origin.tags == {"site": "x"}
@@ -71,7 +71,7 @@ def test_a_command_is_started_again_as_its_policy_says(restart: str, script: str
     with closing(opened(tmp_path, shell(script), restart=restart)) as found:
         if again:
             assert poll_records(found, 3) == [b"run"] * 3
-            assert not found.finished
+            assert not found.runs.finished
         else:
             assert ended(found) == [b"run"]
             found.wait(0.2)
@@ -138,7 +138,7 @@ def test_stderr_goes_among_the_records(tmp_path: Path) -> None:
 
 def test_stderr_becomes_records_of_its_own(tmp_path: Path) -> None:
     with closing(opened(tmp_path, BOTH, restart="never", stderr="separate")) as found:
-        chunks = poll_until(found, lambda _: found.finished)
+        chunks = poll_until(found, lambda _: found.runs.finished)
     of = {
         stream: [record for chunk in chunks if chunk.origin.tags["stream"] == stream for record in records_of(chunk)]
         for stream in ("stdout", "stderr")
@@ -150,7 +150,7 @@ def test_stderr_becomes_records_of_its_own(tmp_path: Path) -> None:
 def test_a_line_longer_than_max_record_is_one_too_long(tmp_path: Path) -> None:
     script = "echo a; head -c 3000000 /dev/zero; echo; echo b"
     with closing(opened(tmp_path, shell(script), restart="never", config={"max_record": 1000})) as found:
-        chunks = poll_until(found, lambda _: found.finished)
+        chunks = poll_until(found, lambda _: found.runs.finished)
     assert [(chunk.kind, chunk.count) for chunk in chunks] == [("records", 1), ("too_long", 1), ("records", 1)]
 
 
@@ -164,7 +164,7 @@ def test_a_lane_that_does_not_poll_makes_the_command_wait(tmp_path: Path) -> Non
             if (now := count.read_text()) != last:
                 last, quiet = now, time.monotonic()
         assert int(last) < 200  # the pipe is full
-        poll_until(found, lambda _: found.finished)
+        poll_until(found, lambda _: found.runs.finished)
         assert count.read_text() == "500\n"
 
 

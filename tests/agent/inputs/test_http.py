@@ -36,9 +36,14 @@ if TYPE_CHECKING:
 
 
 def opened(tmp_path: Path, options: dict[str, Any] | None = None, **config: Any) -> HttpInput:
-    found = open_input(lane_of("http", {"listen": "127.0.0.1:0", "tokens": [], **(options or {})}, **config), {}, tmp_path)
+    found = open_input(lane_of("http", {"listen": "127.0.0.1:0", **(options or {})}, **config), {}, tmp_path)
     assert isinstance(found, HttpInput)
     return found
+
+
+def token_file(tmp_path: Path, *tokens: str) -> dict[str, Any]:
+    (tmp_path / "tokens").write_text("".join(f"{token}\n" for token in tokens))
+    return {"token_file": str(tmp_path / "tokens")}
 
 
 class DurableLane:
@@ -114,16 +119,18 @@ def test_the_answer_comes_when_the_records_are_durable_and_not_before(tmp_path: 
         until(lambda: lane.found.report().backlog_bytes == 0)
 
 
-def test_records_that_are_not_durable_in_time_are_answered_with_503(tmp_path: Path) -> None:
-    with served(tmp_path, {"answer_timeout": 0.2}) as lane:
+def test_records_that_are_not_durable_in_time_are_answered_with_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scribengin.agent.inputs.http.ANSWER_S", 0.2)
+    with served(tmp_path) as lane:
         lane.durable = False
         status, body, headers = post(lane, b"one\n")
         assert (status, headers["Retry-After"]) == (503, "5")
         assert "not durable yet" in body["message"]
 
 
-def test_a_request_that_the_lane_never_took_is_not_taken_after_its_answer(tmp_path: Path) -> None:
-    with closing(opened(tmp_path, {"answer_timeout": 0.2})) as found:
+def test_a_request_that_the_lane_never_took_is_not_taken_after_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scribengin.agent.inputs.http.ANSWER_S", 0.2)
+    with closing(opened(tmp_path)) as found:
         to = http.client.HTTPConnection("127.0.0.1", found.port, timeout=60)
         to.request("POST", "/", b"one\n")
         assert to.getresponse().status == 503
@@ -220,11 +227,34 @@ def test_all_that_was_answered_is_durable_when_the_agent_is_killed(tmp_path: Pat
     ],
 )
 def test_each_token_opens_and_nothing_else_does(header: str | None, status: int, tmp_path: Path) -> None:
-    with served(tmp_path, {"tokens": ["first", "second"]}) as lane:
+    with served(tmp_path, token_file(tmp_path, "first", "second")) as lane:
         found = post(lane, b"one", {"Authorization": header} if header else {})
         assert found[0] == status
         assert ("WWW-Authenticate" in found[2]) == (status == 401)
         assert lane.records == ([b"one"] if status == 200 else [])
+
+
+def test_a_token_that_is_taken_out_of_the_file_is_valid_no_more(tmp_path: Path) -> None:
+    with served(tmp_path, token_file(tmp_path, "first", "second")) as lane:
+        first, second = {"Authorization": "Bearer first"}, {"Authorization": "Bearer second"}
+        assert post(lane, b"one", first)[0] == 200
+        token_file(tmp_path, "second")
+        until(lambda: post(lane, b"two", first)[0] == 401)
+        assert post(lane, b"three", second)[0] == 200
+        (tmp_path / "tokens").unlink()
+        until(lambda: "tokens cannot be read" in (post(lane, b"four", second) and lane.found.report().message))
+        assert post(lane, b"five", second)[0] == 200
+
+
+def test_without_a_readable_token_file_every_request_is_refused(tmp_path: Path) -> None:
+    with served(tmp_path, {"token_file": str(tmp_path / "none")}) as lane:
+        assert post(lane, b"one")[0] == 401
+        assert post(lane, b"one", {"Authorization": "Bearer "})[0] == 401
+        assert "none cannot be read" in lane.found.report().message
+        token_file(tmp_path, "t")
+    with served(tmp_path, {"token_file": str(tmp_path / "empty")}) as lane:
+        (tmp_path / "empty").touch()
+        assert post(lane, b"one", {"Authorization": "Bearer "})[0] == 401
 
 
 # Bodies.
@@ -364,7 +394,7 @@ def test_a_body_that_breaks_off_is_no_record(tmp_path: Path) -> None:
 
 
 def test_a_connection_serves_many_requests_and_one_that_asks_first_is_let_in(tmp_path: Path) -> None:
-    with served(tmp_path, {"tokens": ["t"]}) as lane:
+    with served(tmp_path, token_file(tmp_path, "t")) as lane:
         request = b"POST / HTTP/1.1\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\none"
         answer = raw(lane, (request % b"t") * 2)
         assert answer.count(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK") == 2
@@ -490,7 +520,7 @@ def test_an_expired_certificate_is_told(tmp_path: Path) -> None:
     "options",
     [
         {"listen": "0.0.0.0:0"},
-        {"listen": "0.0.0.0:0", "tokens": ["t"]},
+        {"listen": "0.0.0.0:0", "token_file": "tokens"},
         {"listen": "0.0.0.0:0", "certificate": "a.crt", "key": "a.key"},
     ],
 )
@@ -498,13 +528,13 @@ def test_other_hosts_are_refused_without_tls_and_tokens(options: dict[str, Any],
     with pytest.raises(EnvironmentFault) as fault:
         opened(tmp_path, options)
     assert "other hosts can reach http://0.0.0.0:0" in fault.value.message
-    assert "`tokens` or `client_ca`" in fault.value.remedy
+    assert "`token_file` or `client_ca`" in fault.value.remedy
 
 
 def test_other_hosts_are_let_in_with_tls_and_tokens_or_where_the_options_say_so(tmp_path: Path) -> None:
     certificate, key = Authority(tmp_path).issue("server")
     opened(tmp_path, {"listen": "0.0.0.0:0", "insecure": True}).close()
-    opened(tmp_path, {"listen": "0.0.0.0:0", "certificate": str(certificate), "key": str(key), "tokens": ["t"]}).close()
+    opened(tmp_path, {"listen": "0.0.0.0:0", "certificate": str(certificate), "key": str(key), **token_file(tmp_path, "t")}).close()
 
 
 def test_waiting_ends_when_a_request_comes(tmp_path: Path) -> None:

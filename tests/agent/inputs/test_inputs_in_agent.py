@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from scribengin.wire.protocol import AgentConfig, LaneConfig
 from tests.agent.edge_gateway import EdgeGateway
@@ -28,9 +28,11 @@ SOURCE = Path(__file__).parents[3] / "src"
 
 
 @contextmanager
-def agent(data: Path, gateway: EdgeGateway, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "scribengin.agent", "--name", "a1", "--data", str(data), "--gateway", gateway.url, "--level", "error"]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SOURCE), **variables})
+def agent(
+    data: Path, gateway: EdgeGateway, *, level: str = "error", stdin: int | None = None, stderr: IO[bytes] | None = None, **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "scribengin.agent", "--name", "a1", "--data", str(data), "--gateway", gateway.url, "--level", level]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SOURCE), **variables}, stdin=stdin, stderr=stderr)
     try:
         yield process
     finally:
@@ -135,3 +137,28 @@ def test_a_command_a_port_and_syslog_work_beside_each_other(tmp_path: Path) -> N
         assert "the command /no/such/command cannot be started: not found; to fix, " in messages()["web.broken"]
         assert "other hosts can reach tcp://0.0.0.0:0" in messages()["web.open"]
         assert "the command sh ended with status 0" in messages()["web.command"]
+
+
+def test_an_agent_behind_a_pipe_ends_once_all_of_it_is_committed(tmp_path: Path) -> None:
+    with EdgeGateway(config_of("stdin", {})) as gateway:
+        gateway.commit = False
+        with agent(tmp_path / "a", gateway, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"one\ntwo\nlast")
+            process.stdin.close()
+            until(lambda: gateway.all_records() == [b"one", b"two", b"last"], "the records")
+            assert process.poll() is None
+            gateway.committed.update(gateway.stored)
+            assert process.wait(60) == 0
+
+
+def test_what_a_command_writes_to_stderr_is_in_the_log_of_the_agent(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; print('one', flush=True); print('a warning', file=sys.stderr, flush=True); input()"]
+    log = tmp_path / "log"
+    with (
+        EdgeGateway(config_of("exec", {"command": command})) as gateway,
+        log.open("wb") as out,
+        agent(tmp_path / "a", gateway, level="info", stderr=out),
+    ):
+        until(lambda: gateway.all_records()[:1] == [b"one"], "the record")
+        until(lambda: "a warning" in log.read_text(), "the line of stderr")

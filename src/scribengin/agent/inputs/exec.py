@@ -57,11 +57,6 @@ class ExecInput:
         self._cutters = {"stdout": LineCutter(lane), "stderr": LineCutter(lane)}
         self._joiner = OriginJoiner(lane)
 
-    @property
-    def finished(self) -> bool:
-        """True if the command has ended and is not started again."""
-        return self.runs.finished
-
     def poll(self, most_bytes: int) -> list[Chunk]:
         """Lines that the command has written."""
         for name, data in self.runs.read(most_bytes):

@@ -6,7 +6,7 @@ sender that gets another answer or none sends the request again: then records ma
 
     400  the request is not valid HTTP, or its body is not what `Content-Encoding` says
     401  no valid token
-    405  another method than POST; 411: no length; 413: the body is larger than `most_body`, before or after decompression
+    405  another method than POST; 411: no length; 413: the body is larger than 8 MiB, before or after decompression
     415  an unknown `Content-Encoding`; gzip, deflate and zstd are known
     429  the records of other requests fill the memory: with `Retry-After`
     503  the agent has not made them durable in time, is stopping, or has too many connections: with `Retry-After`
@@ -30,6 +30,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,7 +51,6 @@ from scribengin.agent.inputs.sockets import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from scribengin.agent.inputs.sockets import ListenPlace
     from scribengin.wire.frames import FrameOrigin
@@ -348,14 +348,14 @@ class RecordsHandler(BaseHTTPRequestHandler):
                 raise RefusedRequest(503, f"there are more than {MOST_CONNECTIONS} connections", retry_s=5)
             body, reserved = self._body(owner)
             with owner.inflating:
-                raw = decompressed(body, self.headers.get("Content-Encoding", ""), owner.most_body)
+                raw = decompressed(body, self.headers.get("Content-Encoding", ""), MOST_BODY)
                 if len(raw) > len(body):
                     self._reserve(owner, len(raw) - len(body))
                     reserved += len(raw) - len(body)
             del body
             origin = origin_of(owner.lane, sender_of(self.client_address))
             chunks = chunks_of_body(raw, self.headers.get("Content-Type", ""), owner.lane, origin)
-            if chunks and not owner.queue.deliver(PostedRecords(chunks, len(raw)), owner.answer_s):
+            if chunks and not owner.queue.deliver(PostedRecords(chunks, len(raw)), ANSWER_S):
                 raise RefusedRequest(503, "the records are not durable yet: send them again", retry_s=5)
             self._answer(200, {"records": sum(chunk.count for chunk in chunks)})
         except RefusedRequest as refused:
@@ -379,7 +379,7 @@ class RecordsHandler(BaseHTTPRequestHandler):
         self._answer(405, {"message": f"{self.command} is not supported; POST the records"})
 
     def _authenticate(self, owner: HttpInput) -> None:
-        if not owner.tokens:
+        if not owner.tokens.wanted:
             return
         kind, _, given = self.headers.get("Authorization", "").partition(" ")
         token = given.strip().encode("utf-8", "replace")
@@ -387,7 +387,7 @@ class RecordsHandler(BaseHTTPRequestHandler):
             with suppress(ValueError):
                 token = b64decode(token, validate=True).partition(b":")[2]
         # all are compared, so that the time says nothing
-        if sum([hmac.compare_digest(token, each) for each in owner.tokens]) == 0:
+        if sum([hmac.compare_digest(token, each) for each in owner.tokens.read()]) == 0:
             raise RefusedRequest(401, "the token is missing or not valid; expected Authorization: Bearer TOKEN")
 
     def _body(self, owner: HttpInput) -> tuple[bytes, int]:
@@ -404,8 +404,8 @@ class RecordsHandler(BaseHTTPRequestHandler):
         if len(set(length)) > 1 or not (length[0].isascii() and length[0].isdigit()):
             raise RefusedRequest(400, f"Content-Length {length[0][:40]!r} is not valid")
         size = int(length[0])
-        if size > owner.most_body:
-            raise RefusedRequest(413, f"the body has {size:,} bytes; expected at most {owner.most_body:,}")
+        if size > MOST_BODY:
+            raise RefusedRequest(413, f"the body has {size:,} bytes; expected at most {MOST_BODY:,}")
         self._reserve(owner, size)
         try:
             self._continue()
@@ -429,8 +429,8 @@ class RecordsHandler(BaseHTTPRequestHandler):
                 length = int(digits, 16)
                 if length == 0:
                     break
-                if size + length > owner.most_body:
-                    raise RefusedRequest(413, f"the body has more than {owner.most_body:,} bytes")
+                if size + length > MOST_BODY:
+                    raise RefusedRequest(413, f"the body has more than {MOST_BODY:,} bytes")
                 self._reserve(owner, length)
                 size += length
                 parts.append(self._exactly(length))
@@ -496,6 +496,43 @@ class RecordsHandler(BaseHTTPRequestHandler):
         """Nothing: requests are counted as records."""
 
 
+class TokenFile:
+    """The tokens that senders may show, one on each line of a file, which is read again when it changes. While it cannot be read, those
+    that were read last are valid."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._tokens: tuple[bytes, ...] = ()
+        self._seen: tuple[int, int, int] | None = None
+        self._checked = 0.0
+        self.fault = ""
+        """what is wrong with the file, for people; empty if nothing is"""
+        self.read()
+
+    @property
+    def wanted(self) -> bool:
+        """True if the options name a file."""
+        return bool(self._path)
+
+    def read(self) -> tuple[bytes, ...]:
+        """The tokens that are valid now, within a second."""
+        now = time.monotonic()
+        if not self.wanted or (self._checked and now - self._checked < 1):
+            return self._tokens
+        self._checked = now
+        file = Path(self._path)
+        try:
+            status = file.stat()
+            seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if seen != self._seen:
+                self._tokens = tuple(token for line in file.read_bytes().splitlines() if (token := line.strip()))
+                self._seen = seen
+            self.fault = "" if self._tokens else f"the token file {self._path} is empty: every request is refused; add a line with a token"
+        except OSError as error:
+            self.fault = f"the token file {self._path} cannot be read: {error.strerror}; correct `token_file`, or the file"
+        return self._tokens
+
+
 class HttpInput:
     """Records of requests; see `scribengin.agent.inputs.Input`."""
 
@@ -504,9 +541,7 @@ class HttpInput:
         where = f"{lane.flow}.{lane.source}"
         self.lane = lane
         self.place = listen_place(where, str(options.get("listen") or "127.0.0.1:8687"), scheme="http", schemes=("http", "https"))
-        self.tokens = tuple(str(token).encode() for token in options.get("tokens") or () if token)
-        self.most_body = int(options.get("most_body") or MOST_BODY)
-        self.answer_s = float(options.get("answer_timeout") or ANSWER_S)
+        self.tokens = TokenFile(str(options.get("token_file") or ""))
         self.queue = PostedQueue(HELD_BYTES)
         self.inflating = threading.Lock()
         """one body is decompressed at a time: only then is its size known, and counted"""
@@ -514,9 +549,9 @@ class HttpInput:
         refuse_exposure(
             where,
             self.place,
-            secured=self._certificate.wanted and bool(self.tokens or self._certificate.asks_clients),
+            secured=self._certificate.wanted and (self.tokens.wanted or self._certificate.asks_clients),
             insecure=bool(options.get("insecure")),
-            need="set `certificate`, `key`, and `tokens` or `client_ca`; or ",
+            need="set `certificate`, `key`, and `token_file` or `client_ca`; or ",
         )
         self._server: RecordsServer | None = None
         self._retry = RetryTimes()
@@ -546,6 +581,7 @@ class HttpInput:
         at, event = self._event
         faults = [
             self._fault,
+            self.tokens.fault,
             self._certificate.fault if self._certificate.wanted else "",
             event if time.monotonic() - at < EVENT_S else "",
         ]

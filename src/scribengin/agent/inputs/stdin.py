@@ -1,6 +1,6 @@
 """The input `stdin`: lines of the standard input of the agent, until it ends.
 
-`finished` is then true: an agent all of whose inputs have finished may end, once its records are delivered. A pipe cannot be read twice:
+`finished` is then true: an agent with no other input ends once its records are acknowledged. A pipe cannot be read twice:
 what was not durable in the write-ahead log when the agent or its host crashed is lost. While the lane does not take records, the writer
 waits.
 """

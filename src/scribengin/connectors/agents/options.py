@@ -14,10 +14,10 @@ _INPUTS: Mapping[str, frozenset[str]] = {
     "tail": frozenset({"path", "exclude", "from", "encoding", "multiline", "poll", "follow_links"}),
     "exec": frozenset({"command", "restart", "restart_delay", "stderr", "environment"}),
     "stdin": frozenset(),
-    "syslog": frozenset({"listen", "framing", "parse", "certificate", "key", "client_ca", "insecure"}),
+    "syslog": frozenset({"listen", "framing", "parse", "zone", "certificate", "key", "client_ca", "insecure"}),
     "http": frozenset({"listen", "token_file", "certificate", "key", "client_ca", "insecure"}),
     "tcp": frozenset({"listen", "certificate", "key", "client_ca", "insecure"}),
-    "journal": frozenset({"units", "matches"}),
+    "journal": frozenset({"from", "units", "matches"}),
 }
 """input → the options that it has"""
 _NEEDED: Mapping[str, str] = {"tail": "path", "exec": "command", "syslog": "listen", "tcp": "listen", "http": "listen"}
@@ -100,7 +100,13 @@ SOURCE = NodeType(
             example='"/var/log/nginx/*.log"',
         ),
         Option("exclude", "words", "tail: patterns of files that are not read", (), example='"*.gz"'),
-        Option("from", "choice", "tail: where files that exist at the first start are read from", "beginning", ("beginning", "end")),
+        Option(
+            "from",
+            "choice",
+            "tail, journal: where what exists at the first start is read from",
+            "beginning",
+            ("beginning", "end"),
+        ),
         Option("encoding", "text", "tail: the character encoding of the files", "utf-8", example="utf-16"),
         Option(
             "multiline",
@@ -125,6 +131,7 @@ SOURCE = NodeType(
         Option("listen", "text", "syslog, tcp, http: the address to listen on", "", example='"udp://[::1]:5514"', check=_listen_fault),
         Option("framing", "choice", "syslog over TCP: what ends a message", "auto", ("auto", "octet", "newline")),
         Option("parse", "bool", "syslog: each record is a JSON object with the fields of the message", True),
+        Option("zone", "text", "syslog: the time zone of times without one; by default that of the host", "", example="Europe/Berlin"),
         Option("certificate", "text", "syslog, tcp, http: certificate file on the agent's host", "", example="/etc/agent/tls.crt"),
         Option("key", "text", "syslog, tcp, http: key file on the agent's host", "", example="/etc/agent/tls.key"),
         Option("client_ca", "text", "syslog, tcp, http: clients need a certificate of this authority", "", example="/etc/agent/ca.crt"),
