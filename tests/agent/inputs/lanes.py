@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.wire.protocol import LaneConfig
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -56,6 +57,11 @@ def poll_records(opened: Input, count: int) -> list[bytes]:
     """That many records, or more."""
     chunks = poll_until(opened, lambda chunks: sum(chunk.count for chunk in chunks) >= count)
     return [record for chunk in chunks for record in records_of(chunk)]
+
+
+def poll_until_ended(opened: Input, sender: threading.Thread) -> None:
+    """Poll until a sender has ended: one over TLS waits for the end from this side, and there is one only while the input is polled."""
+    until(lambda: opened.poll(2**20) is not None and not sender.is_alive(), "the end of the sender")
 
 
 class Authority:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from scribengin.agent.inputs import open_input, syslog
 from scribengin.agent.inputs.syslog import SyslogFraming, SyslogInput
 from scribengin.core.errors import EnvironmentFault
-from tests.agent.inputs.lanes import Authority, lane_of, poll_records, poll_until, records_of, splits, until
+from tests.agent.inputs.lanes import Authority, lane_of, poll_records, poll_until, poll_until_ended, records_of, splits, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -249,11 +249,11 @@ def test_tls_asks_for_a_client_certificate_and_says_who_has_none(tmp_path: Path)
         refused = _in_thread(attempt)
         until(lambda: found.poll(2**20) or "no client certificate" in found.report().message)
         assert "no client certificate" in found.report().message
-        refused.join()
+        poll_until_ended(found, refused)
         context.load_cert_chain(own, own_key)
         accepted = _in_thread(attempt)
         records = poll_records(found, 1000)
-        accepted.join()
+        poll_until_ended(found, accepted)
     assert len(records) == 1000
     assert json.loads(records[-1])["message"] == "first"
 

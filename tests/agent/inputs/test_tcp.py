@@ -16,7 +16,7 @@ import pytest
 from scribengin.agent.inputs import open_input, sockets
 from scribengin.agent.inputs.tcp import TcpInput
 from scribengin.core.errors import EnvironmentFault
-from tests.agent.inputs.lanes import Authority, lane_of, poll_records, poll_until, records_of, until
+from tests.agent.inputs.lanes import Authority, lane_of, poll_records, poll_until, poll_until_ended, records_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,10 +159,10 @@ def test_lines_over_tls_with_a_client_certificate(tmp_path: Path) -> None:
         refused = in_thread(lambda: send(wrong))
         until(lambda: found.poll(2**20) or "TLS" in found.report().message)
         assert "a connection of 127.0.0.1 was closed: TLS: " in found.report().message
-        refused.join()
+        poll_until_ended(found, refused)
         sending = in_thread(lambda: send(own))
         assert poll_records(found, 200_000) == [b"%d" % number for number in range(200_000)]
-        sending.join()
+        poll_until_ended(found, sending)
 
 
 def test_an_expired_client_certificate_is_told(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_an_expired_client_certificate_is_told(tmp_path: Path) -> None:
         sending = in_thread(send)
         until(lambda: found.poll(2**20) or found.report().message)
         assert "its client certificate has expired; to fix, renew it there" in found.report().message
-        sending.join()
+        poll_until_ended(found, sending)
 
 
 def test_an_expired_certificate_is_told_and_a_new_one_is_taken_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
