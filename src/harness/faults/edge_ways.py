@@ -197,7 +197,7 @@ def two_agents(life: EdgeLife, rng: random.Random) -> str:
     life.wait_for(lambda: life.lanes()[name] and not life.has_ended(name), f"{name} runs")
     environment = {**os.environ, **life.environment}
     found = subprocess.run(life.agent_words(name), env=environment, capture_output=True, text=True, check=False, timeout=120)
-    if found.returncode == 0 or "in use" not in found.stderr:
+    if found.returncode == 0 or "another agent uses the folder" not in found.stderr:
         life.wrong.append(f"a second agent on the folder of {name} ended with {found.returncode}: {found.stderr[-300:]}")
     return name
 

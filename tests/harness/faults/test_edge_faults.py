@@ -55,7 +55,7 @@ MemoryBuffer.dropped = property(lambda self: 0, lambda self, value: None)
 
 
 def run_life(
-    tmp_path: Path, *ways: str, broken: dict[str, str] | None = None, durability: HopDurability = "end_to_end", limit_s: float = 120.0
+    tmp_path: Path, *ways: str, broken: dict[str, str] | None = None, durability: HopDurability = "end_to_end", limit_s: float = 400.0
 ) -> LifeTold:
     rate = 900.0 if durability == "best_effort" else LIGHT.rate
     compression = "none" if durability == "best_effort" else LIGHT.compression
@@ -69,19 +69,25 @@ def test_a_life_over_a_folder_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert told.rows > 100
 
 
+@pytest.mark.long  # a strike may miss, so it may take several lives
 @pytest.mark.parametrize(
     ("way", "broken", "durability", "what"),
     [
         ("power-lost", dict.fromkeys(("web1", "web2"), NO_SYNC), "end_to_end", "doubled"),
         ("gateways-killed", dict.fromkeys(("gateway1", "gateway2"), ANSWERS_FIRST), "store_on_failure", "lost"),
-        ("gateway-asleep", {"whole": KEEPS_DOUBLES}, "end_to_end", "doubled"),
+        ("answers-lost", {"whole": KEEPS_DOUBLES}, "end_to_end", "doubled"),
         ("long-cut", dict.fromkeys(("web1", "web2"), DROPS_SILENTLY), "best_effort", "lost"),
     ],
     ids=["no-sync", "answers-first", "keeps-doubles", "drops-silently"],
 )
 def test_a_broken_part_is_found(tmp_path: Path, way: str, broken: dict[str, str], durability: HopDurability, what: str) -> None:
-    told = run_life(tmp_path, way, way, broken=broken, durability=durability, limit_s=30.0)
-    assert any(f" {what}" in wrong and f" 0 {what}" not in wrong for wrong in told.wrong), told.wrong
+    found: list[str] = []
+    for attempt in range(4):
+        told = run_life(tmp_path / str(attempt), way, way, broken=broken, durability=durability, limit_s=30.0)
+        if any(f" {what}" in wrong and f" 0 {what}" not in wrong for wrong in told.wrong):
+            return
+        found += told.wrong
+    pytest.fail(f"nothing {what} in four lives: {found}")
 
 
 @pytest.mark.long
