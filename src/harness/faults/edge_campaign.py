@@ -19,7 +19,7 @@ from harness.faults.control.report import append_life, line_of_life, read_lives,
 from harness.faults.control.strikes import LifeTold, Struck
 from harness.faults.drivers import CampaignEnded
 from harness.faults.edge_life import EdgeLife, EdgeShape
-from harness.faults.edge_ways import EDGE_WAYS, SPARING_AGENTS
+from harness.faults.edge_ways import EDGE_WAYS, LONG_WAYS, SPARING_AGENTS
 
 if TYPE_CHECKING:
     import threading
@@ -53,7 +53,7 @@ def run_edge_campaign(
     """
     kind, _, named = only.partition(":")
     words = named.split(",")
-    ways = tuple(way for way in EDGE_WAYS if any(word in way for word in words))
+    ways = tuple(way for way in EDGE_WAYS if any(word in way for word in words) and (named or way not in LONG_WAYS))
     if not ways or kind not in KINDS:
         raise click.UsageError(f"ONLY={only}: write edge, or edge:WAY with one of {', '.join(EDGE_WAYS)}")
     light = kind.endswith("-light")

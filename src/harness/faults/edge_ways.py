@@ -150,6 +150,16 @@ def long_cut(life: EdgeLife, rng: random.Random) -> str:
     return _network(life, rng, "refuse", rng.uniform(22.0, 30.0), all_of_them=True)
 
 
+def ten_minutes_cut(life: EdgeLife, rng: random.Random) -> str:
+    """Cut the network for ten minutes."""
+    return _network(life, rng, "refuse", 600.0, all_of_them=True)
+
+
+def ten_minutes_late(life: EdgeLife, rng: random.Random) -> str:  # noqa: ARG001 - as all ways
+    """Suspend the last tier for ten minutes: acknowledgements come as late."""
+    return _asleep(life, [life.shape.workers[-1]], 600.0)
+
+
 def gateway_replaced(life: EdgeLife, rng: random.Random) -> str:
     """Replace a gateway by one with another name, port and folder, while agents fail over from it."""
     old = rng.choice(life.gateways)
@@ -323,7 +333,11 @@ EDGE_WAYS: dict[str, EdgeWay] = {
     "two-agents": two_agents,
     "clock-jump": clock_jump,
     "disk-full": disk_full,
+    "ten-minutes-cut": ten_minutes_cut,
+    "ten-minutes-late": ten_minutes_late,
 }
+LONG_WAYS = ("ten-minutes-cut", "ten-minutes-late")
+"""those that a campaign uses only where they are named"""
 SPARING_AGENTS = (
     "gateway-killed",
     "gateways-killed",

@@ -13,7 +13,7 @@ import pytest
 from harness.faults.control.strikes import LifeTold, Struck
 from harness.faults.edge_campaign import choose_ways, live, run_edge_campaign
 from harness.faults.edge_life import EdgeShape
-from harness.faults.edge_ways import EDGE_WAYS, SPARING_AGENTS
+from harness.faults.edge_ways import EDGE_WAYS, LONG_WAYS, SPARING_AGENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +96,15 @@ def test_a_life_of_each_durability_is_right(tmp_path: Path, durability: HopDurab
     ways = ("long-cut", "answers-lost", "gateway-asleep", "gateways-killed")
     told = run_life(tmp_path, *ways, *(("power-lost",) if durability == "end_to_end" else ()), durability=durability)
     assert told.verdict == "passed", told.wrong
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("way", LONG_WAYS)
+def test_ten_minutes_under_full_load_lose_and_double_nothing(tmp_path: Path, way: str) -> None:
+    told = live(tmp_path / "life", replace(LIGHT, rate=2000.0), (way,), 7, threading.Event(), limit_s=900)
+    assert told.verdict == "passed", told.wrong
+    assert told.rows > 2 * 600 * 1000
 
 
 @pytest.mark.long
