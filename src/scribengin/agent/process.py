@@ -463,7 +463,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _on_signals(agent)
         agent.run()
     except ScribenginError as error:
-        print(f"error: {error.message}" + (f"\n  fix: {error.remedy}" if error.remedy else ""), file=sys.stderr)
+        print(f"error: {error.message}" + (f"; {error.remedy}" if error.remedy else ""), file=sys.stderr)
         return int(error.exit)
     return int(Exit.DONE)
 
@@ -486,7 +486,7 @@ def _status(arguments: list[str]) -> int:
         data = flags.data or default_folder()
         text = msgspec.json.encode(status_object(data)).decode() if flags.json else "\n".join(status_lines(*read_status(data)))
     except ScribenginError as error:
-        print(f"error: {error.message}" + (f"\n  fix: {error.remedy}" if error.remedy else ""), file=sys.stderr)
+        print(f"error: {error.message}" + (f"; {error.remedy}" if error.remedy else ""), file=sys.stderr)
         return int(error.exit)
     print(text)
     return int(Exit.DONE)
