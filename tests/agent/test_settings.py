@@ -93,7 +93,7 @@ def test_the_command_says_what_is_wrong_and_how_to_mend_it(capsys: pytest.Captur
     assert main(["--gateway", "http://far.example"]) == 2
     text = capsys.readouterr().err
     assert "error: http://far.example is not encrypted" in text
-    assert "fix: use https://" in text
+    assert "; use https://" in text
 
 
 def test_tags_of_a_path() -> None:
