@@ -496,7 +496,7 @@ class RecordsHandler(BaseHTTPRequestHandler):
         """Nothing: requests are counted as records."""
 
 
-class TokenFile:
+class InputTokens:
     """The tokens that senders may show, one on each line of a file, which is read again when it changes. While it cannot be read, those
     that were read last are valid."""
 
@@ -541,7 +541,7 @@ class HttpInput:
         where = f"{lane.flow}.{lane.source}"
         self.lane = lane
         self.place = listen_place(where, str(options.get("listen") or "127.0.0.1:8687"), scheme="http", schemes=("http", "https"))
-        self.tokens = TokenFile(str(options.get("token_file") or ""))
+        self.tokens = InputTokens(str(options.get("token_file") or ""))
         self.queue = PostedQueue(HELD_BYTES)
         self.inflating = threading.Lock()
         """one body is decompressed at a time: only then is its size known, and counted"""
