@@ -113,16 +113,16 @@ def test_the_last_member_goes_out_after_another_one_was_let_back(bench: Bench, t
 
 
 @pytest.mark.executes("node-up")
-def test_a_node_is_forgotten_when_its_workers_and_then_its_agent_are_gone(bench: Bench, typed: Typed) -> None:
+def test_a_node_is_forgotten_when_its_workers_and_then_its_process_are_gone(bench: Bench, typed: Typed) -> None:
     bench.master()
-    agent = bench.store.client()
-    agent.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
-    agent.commit(Create(HOST_UP("h1").path, {"host": "h1"}, ephemeral=True))
+    process = bench.store.client()
+    process.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
+    process.commit(Create(HOST_UP("h1").path, {"host": "h1"}, ephemeral=True))
     said = typed("node", "remove", "h1")
     emptied, program = commands_in(said, "node-up")
     assert typed(*emptied)["result"]["workers"] == []
     assert program == ["server", "node"]
-    agent.close()
+    process.close()
     assert typed("node", "remove", "h1")["status"] == 0
     assert typed("node", "list")["result"] == []
 
@@ -131,8 +131,8 @@ def test_a_node_is_forgotten_when_its_workers_and_then_its_agent_are_gone(bench:
 def test_a_worker_has_more_cores_where_there_are_no_executors(bench: Bench, typed: Typed) -> None:
     bench.master()
     submitted(typed)
-    agent = bench.store.client()
-    agent.commit(HOST("h1").create(Host(host="h1", cores=4, memory_bytes=0, home="/", since="")))
+    process = bench.store.client()
+    process.commit(HOST("h1").create(Host(host="h1", cores=4, memory_bytes=0, home="/", since="")))
     [command] = commands_in(typed("scale", "numbers", "--executors", "3"), "scale-executors")
     assert command == ["scale", "numbers.main", "--cores", "3"]
     assert typed(*command)["result"]["changed"] is True
@@ -231,7 +231,7 @@ def test_what_a_node_shows_to_masters_only_is_shown_by_a_master(bench: Bench, ty
     assert [row["source"] for row in shown["result"]["sources"]] == ["numbers"], shown
 
 
-class IdleAgent:
+class IdleProcess:
     """Of a node whose workers do nothing."""
 
     def __init__(self, *workers: str) -> None:
@@ -243,7 +243,8 @@ class IdleAgent:
 
 def node_glance(master: Served, *workers: str) -> NodeGlance:
     plane = master.plane
-    return NodeGlance(plane.registry, "h1", IdleAgent(*workers), plane.packages, lambda _: (), {}, plane.planner)  # type: ignore[arg-type]
+    idle: Any = IdleProcess(*workers)
+    return NodeGlance(plane.registry, "h1", idle, plane.packages, lambda _: (), {}, plane.planner)
 
 
 @pytest.mark.executes("worker-unknown")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(("lock", "what"), [("lock", "a control plane"), ("node.lock", "a node's agent")])
+@pytest.mark.parametrize(("lock", "what"), [("lock", "a control plane"), ("node.lock", "a node process")])
 def test_who_comes_second_is_told_what_runs_there(tmp_path: Path, lock: str, what: str) -> None:
     home = Home(tmp_path)
     with home.held(lock):

@@ -53,7 +53,7 @@ def test_a_report_that_is_read_again_is_as_new_and_one_that_has_not_changed_is_t
         assert launcher.observe() is seen
 
 
-def test_a_report_is_not_seen_while_the_agent_is_away() -> None:
+def test_a_report_is_not_seen_while_the_node_process_is_away() -> None:
     store = MemoryStore()
     person, registry = store.client(), store.client()
     person.commit(HOST_UP("h1").create(HolderRecord(), ephemeral=True), WORKER_ORDER("h1", WORKERS[0]).create(WorkerOrder(ask="run")))

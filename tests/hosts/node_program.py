@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.cli.server_options import until_asked
 from scribengin.control.home import Home
 from scribengin.core.secret import Secret
-from scribengin.hosts.node import Capacity, NodeAgent, worker_order
+from scribengin.hosts.node import Capacity, NodeHost, worker_order
 from scribengin.launch.contract import LaunchOrder
 from scribengin.registry.access import DigestLogin, RegistryAddress
 from scribengin.registry.connection_settings import ConnectionSettings
@@ -29,7 +29,7 @@ def main(registry: str, login_file: str, name: str, folder: str, cores: str) -> 
         made = real(worker, order)
         return LaunchOrder(worker, (sys.executable, str(PROGRAM), worker), made.environment, made.secrets, cores=made.cores)
 
-    with until_asked() as asked, NodeAgent(home, name, entrance, capacity=Capacity(int(cores) or None), make=make):
+    with until_asked() as asked, NodeHost(home, name, entrance, capacity=Capacity(int(cores) or None), make=make):
         print("up", flush=True)
         asked.wait()
 

@@ -19,7 +19,7 @@ from scribengin.api.tokens import Tokens
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.secret import Secret
-from scribengin.hosts.node import NodeAgent, reached_at, worker_order
+from scribengin.hosts.node import NodeHost, reached_at, worker_order
 from scribengin.hosts.node_door import NodeGate, check_door
 from scribengin.hosts.up import House
 from scribengin.registry.access import DigestLogin, RegistryAddress
@@ -107,7 +107,7 @@ def test_beyond_its_machine_a_node_asks_for_the_masters_key_or_a_token(plane: Pl
     assert key is not None
     tokens = Tokens(plane.registry)
     viewer, narrow = tokens.add("ann", "viewer", {}), tokens.add("bob", "admin", {"team": "web"})
-    with NodeAgent(Home(plane.folder / "a"), "a", entrance, listen=Listen("0.0.0.0", insecure=True)) as node:
+    with NodeHost(Home(plane.folder / "a"), "a", entrance, listen=Listen("0.0.0.0", insecure=True)) as node:
         url = f"http://127.0.0.1:{node.url.rpartition(':')[2]}"
         other = entrance.host_key("b")
         assert other is not None
@@ -127,7 +127,7 @@ def test_beyond_its_machine_a_node_asks_for_the_masters_key_or_a_token(plane: Pl
             NodePages(plane.registry, lambda _node: Secret("wrong", "a test's")).status_of("a")
     with pytest.raises(Unreachable, match="node a is unavailable"):
         NodePages(plane.registry, entrance.host_key).status_of("a")
-    with pytest.raises(Refused, match="plain text"), NodeAgent(Home(plane.folder / "b"), "b", entrance, listen=Listen("0.0.0.0")):
+    with pytest.raises(Refused, match="plain text"), NodeHost(Home(plane.folder / "b"), "b", entrance, listen=Listen("0.0.0.0")):
         pass
 
 
@@ -181,7 +181,7 @@ def test_masters_reach_a_node_over_tls_that_they_know_who_signs(plane: Plane) ->
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
     subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem], check=True, capture_output=True)
     entrance = ConnectionSettings(plane.address, plane.login)
-    with NodeAgent(Home(plane.folder / "a"), "a", entrance, listen=Listen(certificate=pem, key=key, asks=True)) as node:
+    with NodeHost(Home(plane.folder / "a"), "a", entrance, listen=Listen(certificate=pem, key=key, asks=True)) as node:
         assert node.url.startswith("https://127.0.0.1:")
         assert NodePages(plane.registry, entrance.host_key, certificates=pem).status_of("a")["node"] == "a"
         with pytest.raises(Unreachable, match="node a does not answer at https"):

@@ -21,7 +21,7 @@ from scribengin.api.state_routing import HERE, StateLocation, locate_state
 from scribengin.control import flow_requests
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.hosts.node import NodeAgent
+from scribengin.hosts.node import NodeHost
 from scribengin.packages.make import make_package
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.connection_settings import ConnectionSettings
@@ -94,7 +94,7 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
     def looking(verb: str, **arguments: object) -> StateQuery:
         return StateQuery(verb, "numbers", arguments, ("numbers",), state=str(state), revision=plane.registry.sync())
 
-    with NodeAgent(home, "a", entrance, listen=Listen()) as node:
+    with NodeHost(home, "a", entrance, listen=Listen()) as node:
         pages = NodePages(plane.registry, entrance.host_key)
         assert pages.has_state("a", "numbers") is False
         (state / "numbers").mkdir(parents=True)

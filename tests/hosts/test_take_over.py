@@ -106,7 +106,7 @@ def test_a_host_that_is_gone_gives_its_workers_to_others_and_kills_the_orphans_w
     plane.comes_to("tweets", "running")
     first = plane.worker("tweets", "main")
     plane.node("b")
-    # its agent alone: the worker holds its lease, and stays
+    # its node process alone: the worker holds its lease, and stays
     plane.kill("a")
     until(lambda: plane.registry.read("physicalnodes/a/up") is None, "a is away")
     time.sleep(2)  # that nothing happens can only be waited for
@@ -127,7 +127,7 @@ def test_a_host_that_is_gone_gives_its_workers_to_others_and_kills_the_orphans_w
 
 
 @pytest.mark.long
-def test_the_agent_of_a_host_is_killed_at_any_moment_and_the_next_one_goes_on(plane: Plane) -> None:
+def test_the_node_process_of_a_host_is_killed_at_any_moment_and_the_next_one_goes_on(plane: Plane) -> None:
     plane.master("m1")
     plane.node("a")
     for number in range(4):

@@ -1,4 +1,4 @@
-"""A host that is reached through a registry, as one more launcher: the leader's side, an agent in a thread, processes of this machine."""
+"""A host that is reached through a registry, as one more launcher: the leader's side, a node process in a thread, and local processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launch_benches import PROGRAM, ProcessBench
 
 from scribengin.control.host_launchers import HostLauncher
 from scribengin.control.registry_cache import Mirror
-from scribengin.hosts.agent import Agent
+from scribengin.hosts.node_process import NodeProcess
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.registry.lease import Election
@@ -59,7 +59,7 @@ class Leader(HostLauncher):
 
 
 class HostBench(ProcessBench):
-    """The agent makes the command: here of the words that the test has said."""
+    """The node process makes the command: here of the words that the test has said."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -68,16 +68,16 @@ class HostBench(ProcessBench):
         self.election = Election(self.store.client(), {})
         assert self.election.acquire()
         self.own = LocalLauncher(self.home, orphan_grace_s=0.5)
-        self.agent = self.new_agent()
+        self.process = self.new_process()
         self.thread = self.begin()
 
-    def new_agent(self) -> Agent:
-        agent = Agent(self.store.client(), NAME, self.own, self._make, Host(host="here"), {"id": NAME}, log=LOG)
-        assert agent.enter(10.0)
-        return agent
+    def new_process(self) -> NodeProcess:
+        process = NodeProcess(self.store.client(), NAME, self.own, self._make, Host(host="here"), {"id": NAME}, log=LOG)
+        assert process.enter(10.0)
+        return process
 
     def begin(self) -> threading.Thread:
-        thread = threading.Thread(target=self.agent.run, daemon=True)
+        thread = threading.Thread(target=self.process.run, daemon=True)
         thread.start()
         return thread
 
@@ -93,6 +93,6 @@ class HostBench(ProcessBench):
         return LaunchOrder(worker, command, cores=order.cores, memory_bytes=order.memory_bytes, spark=order.spark)
 
     def clear(self) -> None:
-        self.agent.stop()
+        self.process.stop()
         self.thread.join()
         super().clear()

@@ -42,7 +42,7 @@ _SHOWN = 20
 def main(*, flows: int, hosts: int, tiers: int, days: float, events: float, at_work: bool, seed: int) -> None:
     """Simulate a control plane: the real master and a registry in memory, simulated hosts, workers and time."""
     usual = SimulationLoad()
-    counted = ("lost_hosts", "agents_away", "drained_hosts", "crashes", "lost_sessions", "versions", "pauses", "stops", "failing")
+    counted = ("lost_hosts", "node_processes_away", "drained_hosts", "crashes", "lost_sessions", "versions", "pauses", "stops", "failing")
     numbers = {name: round(getattr(usual, name) * events) for name in counted}
     plane = SimulatedPlane(
         SimulationLoad(flows=flows, hosts=hosts, tiers=tiers, seconds=days * _DAY_S, seed=seed, at_work=at_work, **numbers)

@@ -1,4 +1,4 @@
-"""Simulated hosts and workers. They read and write the registry as `hosts.agent` and `worker.service` do, with delays; nothing runs.
+"""Simulated hosts and workers. They read and write the registry as `hosts.node_process` and `worker.service` do, with delays; nothing runs.
 
 Everything happens at a time of the simulation's clock, in the order of the queue. All delays are drawn from one seeded generator.
 """
@@ -27,9 +27,9 @@ SESSION_S = 10.0
 """seconds from the end of a process to the end of its session"""
 _TICK_S = 1.0
 """seconds within which the sessions of the processes of one host end"""
-_AGENT_S = (0.1, 0.5)
+_NODE_PROCESS_S = (0.1, 0.5)
 _WORKER_S = (0.1, 1.0)
-"""seconds until an agent, a worker follows a change of its records"""
+"""seconds until a node process, a worker follows a change of its records"""
 _STARTS_S = (5.0, 20.0)
 """seconds from the start of a process to its first Batch"""
 _SLOW_S = (60.0, 240.0)
@@ -96,12 +96,12 @@ class SimulatedWorker:
 
 @dataclass(eq=False, slots=True)
 class SimulatedHost:
-    """A machine with an agent."""
+    """A machine with a node process."""
 
     name: str
     cores: int
     is_up: bool = True
-    has_agent: bool = True
+    has_node_process: bool = True
     workers: dict[str, SimulatedWorker] = field(default_factory=dict)
     """the processes that were started since the machine was, by name; those that have ended until their order is removed"""
 
@@ -200,7 +200,7 @@ class SimulatedHosts:
         """Turn a machine off. `seen` is called with its workers when the last of their sessions has ended."""
         host = self.hosts[name]
         lost = host.living
-        host.is_up = host.has_agent = False
+        host.is_up = host.has_node_process = False
         for worker in lost:
             self._die(worker)
         host.workers.clear()
@@ -218,28 +218,28 @@ class SimulatedHosts:
             self._queue.after(after_s, lambda path=path, is_last=path == ends[-1][1]: end(path, is_last=is_last))  # type: ignore[misc]
 
     def bring_back(self, name: str) -> None:
-        """Turn a machine on: its agent finds none of the workers that it had."""
+        """Turn a machine on: its node process finds none of the workers that it had."""
         host = self.hosts[name]
         host.is_up = True
-        self.agent_is_back(name)
+        self.node_process_is_back(name)
 
-    def end_agent(self, name: str) -> None:
-        """End a host's agent; the workers continue."""
-        self.hosts[name].has_agent = False
+    def end_node_process(self, name: str) -> None:
+        """End a host's node process; the workers continue."""
+        self.hosts[name].has_node_process = False
 
         def gone() -> None:
-            if not self.hosts[name].has_agent:
+            if not self.hosts[name].has_node_process:
                 self._disturb("")
                 self._delete(HOST_UP(name).path)
 
         self._queue.after(SESSION_S, gone)
 
-    def agent_is_back(self, name: str) -> None:
-        """Start a host's agent: it compares its orders with the workers that it finds."""
+    def node_process_is_back(self, name: str) -> None:
+        """Start a host's node process: it compares its orders with the workers that it finds."""
         host = self.hosts[name]
-        if not host.is_up or host.has_agent:
+        if not host.is_up or host.has_node_process:
             return
-        host.has_agent = True
+        host.has_node_process = True
         self._disturb("")
         if self._registry.read(HOST_UP(name).path) is None:
             self._registry.commit(HOST_UP(name).create(HolderRecord(host=name), ephemeral=True))
@@ -266,17 +266,17 @@ class SimulatedHosts:
 
         self._queue.after(back_after_s, back)
 
-    # --- agents ---
+    # --- node processes ---
 
     def _host_changed(self, path: str | None) -> None:
         parts = (path or "").split("/")
         if len(parts) == 4 and parts[2] == "orders":
-            self._queue.after(self._chance.uniform(*_AGENT_S), lambda: self._follow(parts[1], parts[3]))
+            self._queue.after(self._chance.uniform(*_NODE_PROCESS_S), lambda: self._follow(parts[1], parts[3]))
 
     def _follow(self, name: str, worker: str) -> None:
         """Do what the host's order for a worker says, and report."""
         host = self.hosts[name]
-        if not host.has_agent:
+        if not host.has_node_process:
             return
         order, process = read_record(self._registry, WORKER_ORDER(name, worker)), host.workers.get(worker)
         if not isinstance(order, Stored):
@@ -330,7 +330,7 @@ class SimulatedHosts:
         """Report that a worker has ended."""
         host, name = self.hosts[worker.host], str(worker.id)
         order = self._registry.read(WORKER_ORDER(host.name, name).path)
-        if not host.has_agent or host.workers.get(name) is not worker or not isinstance(order, RegistryEntry):
+        if not host.has_node_process or host.workers.get(name) is not worker or not isinstance(order, RegistryEntry):
             return
         there = read_record(self._registry, WORKER_SEEN(host.name, name))
         if isinstance(there, Stored) and there.record.state == "exited":
@@ -452,7 +452,7 @@ class SimulatedHosts:
             self._delete(lease, worker.id.number)
         elif leased:
             self._queue.after(SESSION_S, expired)
-        self._queue.after(self._chance.uniform(*_AGENT_S), seen)
+        self._queue.after(self._chance.uniform(*_NODE_PROCESS_S), seen)
 
     def _die(self, worker: SimulatedWorker) -> None:
         worker.state = "ended"

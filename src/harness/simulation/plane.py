@@ -67,8 +67,8 @@ class SimulationLoad:
     idle_s: float = 900.0
     """seconds after the last pass until the next one, if nothing happens"""
     lost_hosts: int = 7
-    agents_away: int = 5
-    """restarts of hosts' agents, in which the workers go on"""
+    node_processes_away: int = 5
+    """restarts of hosts' node processes, in which the workers go on"""
     drained_hosts: int = 3
     crashes: int = 30
     lost_sessions: int = 8
@@ -307,7 +307,7 @@ class SimulatedPlane:
         """Draw the times of all events. The last ones leave time to come to rest."""
         events: list[tuple[int, Callable[[], None]]] = [
             (self.load.lost_hosts, self._lose_host),
-            (self.load.agents_away, self._restart_agent),
+            (self.load.node_processes_away, self._restart_node_process),
             (self.load.drained_hosts, self._drain_host),
             (self.load.crashes, self._crash),
             (self.load.lost_sessions, self._lose_session),
@@ -346,11 +346,11 @@ class SimulatedPlane:
         self.hosts.lose(host, seen)
         self.queue.after(self._chance.uniform(60.0, 3_600.0), lambda: self.hosts.bring_back(host))
 
-    def _restart_agent(self) -> None:
+    def _restart_node_process(self) -> None:
         host = self._some_host()
         if host is not None:
-            self.hosts.end_agent(host)
-            self.queue.after(self._chance.uniform(5.0, 120.0), lambda: self.hosts.agent_is_back(host))
+            self.hosts.end_node_process(host)
+            self.queue.after(self._chance.uniform(5.0, 120.0), lambda: self.hosts.node_process_is_back(host))
 
     def _drain_host(self) -> None:
         host = self._some_host()
@@ -371,7 +371,7 @@ class SimulatedPlane:
         worker, began_s = self._some_worker(), self.queue.now_s
         if worker is not None:
             flow = worker.id.flow
-            self.hosts.crash(worker)  # its agent reports it within a second
+            self.hosts.crash(worker)  # its node process reports it within a second
             self.queue.after(1.0, lambda: self._happens("a worker crashes", began_s, {flow}))
 
     def _lose_session(self) -> None:
@@ -469,8 +469,9 @@ class SimulatedPlane:
     # --- chance ---
 
     def _some_host(self) -> str | None:
-        """A host that is up, with an agent, and takes workers; None if few others do, so that there is always room for all workers."""
-        up = [name for name, host in self.hosts.hosts.items() if host.has_agent and self._person.read(DECOMMISSIONED(name).path) is None]
+        """A host that is up, with a node process, and takes workers; None if few others do, so that there is room for all workers."""
+        working = [name for name, host in self.hosts.hosts.items() if host.has_node_process]
+        up = [name for name in working if self._person.read(DECOMMISSIONED(name).path) is None]
         return self._chance.choice(up) if len(up) > 0.7 * self.load.hosts else None
 
     def _some_worker(self) -> SimulatedWorker | None:

@@ -112,7 +112,7 @@ class NodePages:
             there = None
         if not isinstance(there, RegistryEntry) or not there.session:
             raise Unreachable(
-                f"node {node} is unavailable: its agent is not running",
+                f"node {node} is unavailable: its node process is not running",
                 remedy=f"start it: scribengin server node --name {node} --registry ADDRESS",
                 code="node-away",
             )

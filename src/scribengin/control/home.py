@@ -106,14 +106,14 @@ class Home:
 
     @contextmanager
     def held(self, name: str = "lock") -> Iterator[None]:
-        """Hold a lock: `lock` for one `server dev` at a time, `node.lock` for one node's agent. Raises Refused if another process holds
+        """Hold a lock: `lock` for one `server dev` at a time, `node.lock` for one node process. Raises Refused if another process holds
         it."""
         make_folder(self.folder)
         path = self.folder / name
         with explained(f"{path} cannot be written"), path.open("a") as lock:
             if not _locked(lock, fcntl.LOCK_EX):
                 up = self._read() if name == "lock" else None
-                what = "a control plane" if name == "lock" else "a node's agent"
+                what = "a control plane" if name == "lock" else "a node process"
                 who = "another process" if up is None else f"process {up.pid}, since {up.since}"
                 raise Refused(
                     f"{what} already runs in {self.folder}: {who}",

@@ -1,4 +1,4 @@
-"""The hosts of a registry, each as a launcher: the leader writes its orders, the host's agent (`hosts/agent.py`) its reports.
+"""The hosts of a registry, each as a launcher: the leader writes its orders, and its node process (`hosts/node_process.py`) its reports.
 
 An order contains no command and no secret: only the worker's id, and its resources. The host makes the rest itself. One record per worker
 and direction keeps them small, whatever the number of workers.
@@ -44,7 +44,7 @@ class HostLauncher:
 
         Raises:
             ValueError: the order contains a secret.
-            Unreachable: the host's agent does not run.
+            Unreachable: the host's node process does not run.
         """
         if order.secrets or any(isinstance(value, Secret) for value in order.spark.values()):
             raise ValueError(f"{order.worker}: secrets are not sent through the registry")
@@ -82,8 +82,8 @@ class HostLauncher:
             self._write(worker, replace(order or WorkerOrder(ask="kill"), ask="kill"))
 
     def observe(self) -> list[ObservedWorker]:
-        """The host's last report, the same list while it has not changed; see `Launcher.observe`. Raises Unreachable if its agent does not
-        run."""
+        """The host's last report, the same list while it has not changed; see `Launcher.observe`. Raises Unreachable if its node process
+        does not run."""
         self._check_up()
         drops = self._mirror.drops(self._orders) + self._mirror.drops(self._seen)
         if self._observed is None or self._observed[0] != drops:
@@ -121,7 +121,7 @@ class HostLauncher:
         there = self._mirror.read(HOST_UP(self._name).path)
         if there is None or not there.session:
             raise Unreachable(
-                f"node {self._name} does not answer: its agent is not running",
+                f"node {self._name} does not answer: its node process is not running",
                 remedy=f"start it: scribengin server node --name {self._name} --registry ADDRESS",
             )
 

@@ -1,8 +1,8 @@
 """A host's part in the maintenance of sinks' folders: it maintains those that the leader has assigned to it, each under a lease of its own.
 
-It runs in a thread of the host's agent, and in no worker: so it never delays data, it also runs while no worker does, and a worker's login
-needs no access rights beyond its tier. Before each step that writes or deletes, the lease is checked by this machine's clock: a host whose
-session expired can no longer write there, and the next host has acquired the lease under a higher Term.
+It runs in a thread of the host's node process, and in no worker: so it never delays data, it also runs while no worker does, and a worker's
+login needs no access rights beyond its tier. Before each step that writes or deletes, the lease is checked by this machine's clock: a host
+whose session expired can no longer write there, and the next host has acquired the lease under a higher Term.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FolderKeeper:
         node: the host.
         about: identifies this process to others (id, host, pid).
         log: its log.
-        may: returns True if this process is the host's agent now.
+        may: returns True if this process is the node process of the host now.
         every_s: seconds between two maintenance runs of one folder.
     """
 
@@ -95,7 +95,7 @@ class FolderKeeper:
                 except ScribenginError as error:  # for example, access rights were withdrawn: it is logged, and tried again
                     self._say("", error.message)
                     wait_s = _LOOK_S
-                except Exception:  # a bug: it is logged with its traceback; the host's agent continues
+                except Exception:  # a bug: it is logged with its traceback; the host's node process continues
                     self.log.exception("upkeep")
                     wait_s = _BUG_S
                 self._mirror.changed.wait(wait_s)

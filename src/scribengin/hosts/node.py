@@ -1,4 +1,4 @@
-"""A host of a control plane: the agent that executes orders for its workers, over a launcher. `scribengin server node` runs it."""
+"""A host of a control plane: its node process, which executes orders for its workers over a launcher. `scribengin server node` runs it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.core.net import LOOPBACK
 from scribengin.core.time_text import now_text
-from scribengin.hosts.agent import Agent
 from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.node_door import NodeGate, NodeGlance, check_door, node_app
+from scribengin.hosts.node_process import NodeProcess
 from scribengin.hosts.presence import runs_here
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.home import Home
     from scribengin.core.secret import Secret
-    from scribengin.hosts.agent import Making
+    from scribengin.hosts.node_process import Making
     from scribengin.launch.contract import Launcher
     from scribengin.launch.kubernetes_cluster import KubernetesCluster
     from scribengin.registry.connection_settings import ConnectionSettings
@@ -80,7 +80,7 @@ HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
 _FOLDER_AWAY = "home"
 """the folder of a worker on another host, in the folder in which it starts"""
 _TAKEN_WITHIN_S = 30.0
-"""seconds for which the session of a killed agent may still live"""
+"""seconds for which the session of a killed node process may still live"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Capacity:
     memory_bytes: int | None = None
 
 
-class NodeAgent:
+class NodeHost:
     """A node that runs inside the `with` block: registered, with the workers of earlier nodes on the same folder. The workers continue
     after the block."""
 
@@ -158,21 +158,21 @@ class NodeAgent:
             )
             about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self.url, "since": host.since, "home": host.home}
             _remove_left_over(registry, self.name, about)
-            agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
+            process = NodeProcess(registry, self.name, launcher, self._make, host, about, log=log)
             there = registry.read(HOST_UP(self.name).path)
-            if not agent.enter(0.0 if isinstance(there, RegistryEntry) and runs_here(there.value) else _TAKEN_WITHIN_S):
+            if not process.enter(0.0 if isinstance(there, RegistryEntry) and runs_here(there.value) else _TAKEN_WITHIN_S):
                 raise _taken(registry, self.name)
-            thread = threading.Thread(target=agent.run, name="agent")
+            thread = threading.Thread(target=process.run, name="node process")
             stack.callback(thread.join)
-            stack.callback(agent.stop)
+            stack.callback(process.stop)
             thread.start()
             shown = {"pid": about["pid"], "registry": str(self._entrance.address)}
             certificates = certificates_of(os.environ)
             fetch = from_others(self.home.packages, lambda: addresses(registry), token=self._token, certificates=certificates)
-            keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
+            keeper = FolderKeeper(registry, self.name, about, log, may=lambda: process.is_up)
             planner = Planner(self.home.packages.folder, fetch=fetch)
             glance = NodeGlance(
-                registry, self.name, agent, self.home.packages, logs_here(self.home, launcher), shown, planner, keeper.glance
+                registry, self.name, process, self.home.packages, logs_here(self.home, launcher), shown, planner, keeper.glance
             )
             stack.enter_context(listener.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
@@ -266,8 +266,8 @@ def check_name(name: str) -> None:
 
 
 def _remove_left_over(registry: Registry, name: str, about: Mapping[str, object]) -> None:
-    """Remove the lease of a killed agent, so that its session need not expire first. A lease with this host and folder is of a killed
-    agent, because this process has locked the folder."""
+    """Remove the lease of a killed node process, so that its session need not expire first. A lease with this host and folder is of a
+    killed node process, because this process has locked the folder."""
     there = registry.read(HOST_UP(name).path)
     if isinstance(there, RegistryEntry) and all(there.value.get(key) == about[key] for key in ("host", "home")):
         with suppress(Conflict):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.api.planner import Planner
     from scribengin.api.serving import Listen
     from scribengin.core.secret import Secret
-    from scribengin.hosts.agent import Agent
+    from scribengin.hosts.node_process import NodeProcess
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -57,19 +57,19 @@ class NodeGlance:
         self,
         registry: Registry,
         name: str,
-        agent: Agent,
+        process: NodeProcess,
         packages: PackageStore,
         logs: Callable[[str], Sequence[str]],
         about: Mapping[str, Any],
         planner: Planner,
         folders: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        """Create it for a running agent.
+        """Create it for a running node process.
 
         Args:
             registry: where the node's records are.
             name: the name of the node.
-            agent: its agent.
+            process: its node process.
             packages: its packages.
             logs: worker → paths of its output here.
             about: the constant values of the process: pid, registry.
@@ -78,7 +78,7 @@ class NodeGlance:
         """
         self._registry = registry
         self.name = name
-        self._agent = agent
+        self._process = process
         self._packages = packages
         self._logs = logs
         self._about = about
@@ -90,7 +90,7 @@ class NodeGlance:
         known = node_as_json(self._registry, self.name)
         there = self._registry.read(LEADER)
         leader = {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, RegistryEntry) else None
-        seen = self._agent.glance()
+        seen = self._process.glance()
         workers = [{**each, "page": f"/workers/{each['worker']}"} for each in seen["workers"]]
         used = {name: sum(each[name] or 0 for each in seen["workers"] if each["state"] in ("starting", "running")) for name in _CAPACITY}
         return {
@@ -119,7 +119,7 @@ class NodeGlance:
     def worker(self, worker: str) -> dict[str, Any]:
         """The status page of a worker here. Raises Refused if there is none, Unreachable if it does not answer."""
         id_ = _parsed(worker)
-        if worker not in {each["worker"] for each in self._agent.glance()["workers"]}:
+        if worker not in {each["worker"] for each in self._process.glance()["workers"]}:
             raise Refused(f"node {self.name} has no worker {worker}", remedy="see: scribengin node list", code="worker-unknown")
         for branch in (REPORT, SPARE_REPORT):
             report = read_record(self._registry, branch(id_.flow, id_.tier))

@@ -17,7 +17,7 @@ from scribengin.embedded.yarn import Yarn
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.embedded_servers import SparkBeside, YarnBeside, kept_up
 from scribengin.hosts.master import MasterHost
-from scribengin.hosts.node import Capacity, NodeAgent, logs_here
+from scribengin.hosts.node import Capacity, NodeHost, logs_here
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import SparkCluster
 from scribengin.launch.yarn import YarnLauncher
@@ -101,7 +101,7 @@ class House:
             )
             stack.callback(self._end_workers, launcher, entrance if isinstance(launcher, YarnLauncher) else None)
             stack.enter_context(
-                NodeAgent(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster, listen=Listen(asks=self._listen.asks))
+                NodeHost(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster, listen=Listen(asks=self._listen.asks))
             )
             logs = logs_here(self.home, launcher)
             master = stack.enter_context(

@@ -84,7 +84,7 @@ class MaintenanceOwner(Record):
     path: str
     """the path of the folder, the same on every host"""
     node: str
-    """the host whose agent maintains it; empty: it is no longer written"""
+    """the host whose node process maintains it; empty: it is no longer written"""
     number: int = 1
     """increases by one with each host to which it is assigned"""
     writers: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ the tier."""
 
 
 class HolderRecord(Record):
-    """A process that holds a lease, or shows that it runs: a master, a worker, a host's agent."""
+    """A process that holds a lease, or shows that it runs: a master, a worker, a host's node process."""
 
     id: str = ""
     host: str = ""

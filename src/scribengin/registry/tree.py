@@ -286,12 +286,16 @@ HOST_UP = Branch(
     "physicalnodes/<host>/up",
     HolderRecord,
     (Writer.HOST,),
-    "its agent while it runs: a lease, one agent per host",
+    "its node process while it runs: a lease, one per host",
     BranchOwner.HOST,
     ephemeral=True,
 )
 HOST_UP_TERM = Branch(
-    "physicalnodes/<host>/up.term", HolderRecord, (Writer.HOST,), "the last agent; its version fences all earlier ones", BranchOwner.HOST
+    "physicalnodes/<host>/up.term",
+    HolderRecord,
+    (Writer.HOST,),
+    "the last node process; its version fences all earlier ones",
+    BranchOwner.HOST,
 )
 DECOMMISSIONED = Branch(
     "physicalnodes/<host>/decommissioned",
@@ -484,7 +488,7 @@ def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
 
 
 def own_folders_of_host(host: str, who: str) -> list[Create]:
-    """The writes with which the leader creates a host's folders, before its agent starts. `who`: the agent's login."""
+    """The writes with which the leader creates a host's folders, before its node process starts. `who`: the node process's login."""
     return [Create(_named(path, {"host": host}), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[BranchOwner.HOST]]
 
 

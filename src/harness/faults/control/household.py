@@ -57,9 +57,9 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HouseholdProcess:
-    """A process of the household. `role` is `up`, `node` (the agent of an additional host), `master` (an additional one), `zookeeper`,
-    `keeper`, `python` (a worker's own), `jvm` (its Spark), `task` (started by Spark) or `other`. `worker` is the worker that it belongs to,
-    `host` the additional host or master."""
+    """A process of the household. `role` is `up`, `node` (the node process of an additional host), `master` (an additional one),
+    `zookeeper`, `keeper`, `python` (a worker's own), `jvm` (its Spark), `task` (started by Spark) or `other`. `worker` is the worker that
+    it belongs to, `host` the additional host or master."""
 
     process: Process
     role: str
@@ -82,7 +82,7 @@ class Household:
     voting: int = 1
     """number of servers of its ZooKeeper; with several there is no wire in front of them"""
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    """host → agent, for additional hosts"""
+    """host → node process, for additional hosts"""
     masters: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     """name → process, for additional masters"""
     wire: ProxyWire = field(init=False)

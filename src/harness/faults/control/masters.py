@@ -1,5 +1,5 @@
-"""Ways to strike masters when three are running: that of `up`, with its ZooKeeper and its host's agent, and two others. The struck leader
-is always one of the two others: the death of `up` would end ZooKeeper too, which is another strike."""
+"""Ways to strike masters when three are running: that of `up`, with its ZooKeeper and its host's node process, and two others. The struck
+leader is always one of the two others: the death of `up` would end ZooKeeper too, which is another strike."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def session_expired(life: ControlLife, rng: random.Random) -> str:
 
 
 def network_cut(life: ControlLife, rng: random.Random) -> str:
-    """Cut masters, agents and workers off from ZooKeeper all at once, for less or more than a session."""
+    """Cut masters, node processes and workers off from ZooKeeper all at once, for less or more than a session."""
     return _cut(
         life, rng, _of(life, "up", "master", "node", "python"), rng.choice((rng.uniform(1.0, 8.0), SESSION_S + rng.uniform(0.0, 15.0)))
     )
@@ -137,12 +137,13 @@ def master_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:  # no
 
 
 def host_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:
-    """Suspend an additional host, its agent and its workers, for a minute. They cannot be killed meanwhile, and other workers take their
-    tiers over. The agent, which would kill the workers, is resumed last: until then they must detect by themselves that they are fenced."""
+    """Suspend an additional host, its node process and its workers, for a minute. They cannot be killed meanwhile, and other workers take
+    their tiers over. The node process, which would kill the workers, is resumed last: until then they must detect by themselves that they
+    are fenced."""
     house = life.house
     host = next(iter(house.nodes))
     parts = [part for part in house.parts() if part.host == host]
-    agents, others = [part for part in parts if part.role == "node"], [part for part in parts if part.role != "node"]
+    node_processes, others = [part for part in parts if part.role == "node"], [part for part in parts if part.role != "node"]
     workers = sum(part.role == "python" for part in parts)
     life.struck()
     house.strike(signal.SIGSTOP, parts)
@@ -150,13 +151,13 @@ def host_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:
     house.strike(signal.SIGCONT, others)
     later_s = rng.uniform(0.0, 25.0)
     house.pause(later_s)
-    house.strike(signal.SIGCONT, agents)
+    house.strike(signal.SIGCONT, node_processes)
     life.mended()
-    return f"{len(parts)} processes, {workers} workers, the agent {later_s:.0f} s longer"
+    return f"{len(parts)} processes, {workers} workers, the node process {later_s:.0f} s longer"
 
 
 def host_killed(life: ControlLife, rng: random.Random) -> str:
-    """Kill an additional host with all of its processes, and start it again later; or only its agent, while its workers continue."""
+    """Kill an additional host with all of its processes, and start it again later; or only its node process, while its workers continue."""
     house, alone = life.house, rng.random() < 0.5
     host = next(iter(house.nodes))
     parts = [part for part in house.parts() if part.host == host and (part.role == "node" or not alone)]
@@ -167,7 +168,7 @@ def host_killed(life: ControlLife, rng: random.Random) -> str:
     house.pause(away_s)
     house.start_node(host)
     life.mended()
-    return f"{'its agent' if alone else f'{len(parts)} processes'}, away for {away_s:.0f} s"
+    return f"{'its node process' if alone else f'{len(parts)} processes'}, away for {away_s:.0f} s"
 
 
 def version_applied(life: ControlLife, rng: random.Random) -> str:

@@ -291,7 +291,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "node-taken",
         "A node of that name is up already",
-        "Two agents with one name would start the same workers.",
+        "Two node processes with one name would start the same workers.",
         "Give this one another name, or end the other.",
         "tests/hosts/test_take_over.py::test_a_name_is_one_process_and_a_folder_too",
     ),

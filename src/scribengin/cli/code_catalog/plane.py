@@ -312,14 +312,14 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "node-unknown",
         "There is no such node",
-        "No agent of that name has ever been there.",
+        "No node process of that name has ever been there.",
         "`scribengin node list`; start one: `scribengin server node --name NAME --registry ADDRESS`.",
         "tests/hosts/test_bindings.py::test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back",
     ),
     met(
         "node-away",
         "A node is unavailable",
-        "Its agent not running.",
+        "Its node process is not running.",
         "Start it there: `scribengin server node --name NAME --registry ADDRESS`.",
         "tests/hosts/test_node_pages.py::test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on",
     ),
@@ -345,7 +345,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "node-up",
         "A node is still up",
-        "Only one whose agent has ended can be forgotten.",
+        "Only one whose node process has ended can be forgotten.",
         "End it first.",
         "tests/hosts/test_bindings.py::test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back",
     ),

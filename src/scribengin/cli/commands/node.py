@@ -60,17 +60,17 @@ def command(
       scribengin server node --registry zk://z1:2181/flows --login-file login --cores 8
     """
     from scribengin.control.masters import token_of
-    from scribengin.hosts.node import NodeAgent
+    from scribengin.hosts.node import NodeHost
 
     cluster = named_cluster("--launcher", launcher, options)
     if cluster is not None and (capacity.cores or capacity.memory_bytes):
         raise click.UsageError("--cores and --memory are for nodes where Spark runs in the workers; a cluster has its own limits")
     called = name or socket.gethostname()
     token = token_of(os.environ)
-    agent = NodeAgent(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen)
+    host = NodeHost(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen)
     with hadoop_settings(cluster), until_asked() as asked:
         ship_python(cluster)
-        with agent as node:
+        with host as node:
             click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, files in {home.folder}", err=True)
             asked.wait()
             click.echo("stopping; its workers keep running", err=True)

@@ -1,7 +1,7 @@
-"""A host's agent: executes the leader's orders for the host's workers from the registry, and writes back the state of the workers.
+"""The node process of a host: executes the leader's orders for the host's workers from the registry, and writes back the workers' states.
 
-Its orders and its reports are records: it may be killed at any point, and the next agent on the same folder continues. Workers do not
-depend on it and do not end with it. A host's name has one agent: it holds a lease, and each write is under its Term.
+Its orders and its reports are records: it may be killed at any point, and the next node process on the same folder continues. Workers do
+not depend on it and do not end with it. A host's name has one node process: it holds a lease, and each write is under its Term.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _SINCE_S = 1.0
 _LAST_ORDERS = 20
 
 
-class Agent:
-    """The agent of the host `name`. `enter` and `run` are for one thread, `stop` for any."""
+class NodeProcess:
+    """The node process of the host `name`. `enter` and `run` are for one thread, `stop` for any."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class Agent:
 
     @property
     def is_up(self) -> bool:
-        """True if it certainly is the host's agent now."""
+        """True if it certainly is the host's node process now."""
         return self._right.held()
 
     def enter(self, wait_s: float) -> bool:
-        """Become the host's agent, and register the host. Raises Unreachable, Forbidden.
+        """Become the host's node process, and register the host. Raises Unreachable, Forbidden.
 
         Returns:
-            False if another process is still the agent after `wait_s` seconds.
+            False if another process is still the node process after `wait_s` seconds.
         """
         if not self._right.acquire(wait_s=wait_s):
             return False
@@ -117,11 +117,11 @@ class Agent:
             while not self._stopped.is_set():
                 try:
                     if not self._right.held() and not self.enter(_TAKE_S):
-                        self._say("another process is the agent of this node; this process waits")
+                        self._say("another node process of this name has its lease; this one waits")
                         continue
                     self.step()
                 except (FencedError, Conflict, Unreachable) as error:
-                    self._log.debug("agent", message=error.message)
+                    self._log.debug("node process", message=error.message)
                     self._stopped.wait(_AGAIN_S)
                     continue
                 except ScribenginError as error:  # the disk is full, or access rights were withdrawn: it is logged, and tried again
@@ -130,8 +130,8 @@ class Agent:
                     continue
                 except (
                     Exception
-                ):  # a bug: it is logged with its traceback; an agent that does nothing would be worse than one that tries again
-                    self._log.exception("agent")
+                ):  # a bug: it is logged with its traceback; a node process that does nothing would be worse than one that tries again
+                    self._log.exception("node process")
                     self._stopped.wait(_BUG_S)
                     continue
                 self._mirror.changed.wait(LOOK_S)
@@ -145,8 +145,8 @@ class Agent:
         self._mirror.changed.set()
 
     def glance(self) -> dict[str, Any]:
-        """The agent's state as JSON: whether it has the host's lease, the workers as last reported, and the last orders, newest first. For
-        any thread."""
+        """The node process's state as JSON: whether it has the host's lease, the workers as last reported, and the last orders, newest
+        first. For any thread."""
         held, heard = self._right.held(), self._heard
         workers = [
             {
@@ -165,8 +165,8 @@ class Agent:
         return {"lease": lease, "workers": workers, "orders": list(reversed(self._last_orders.copy()))}
 
     def step(self) -> None:
-        """Execute orders, check workers, and write what has changed: once. Raises FencedError if another process is the agent, Unreachable,
-        Conflict."""
+        """Execute orders, check workers, and write what has changed: once. Raises FencedError if another process is the node process,
+        Unreachable, Conflict."""
         self._mirror.refresh()
         orders = self._orders()
         self._hear(orders)
@@ -209,7 +209,7 @@ class Agent:
             self._told[worker] = seen.record if isinstance(seen, Stored) else WorkerSeen(state="starting")
 
     def _link(self) -> None:
-        """Write the address of the host's page, or remove the one of an earlier agent if this one has no page."""
+        """Write the address of the host's page, or remove the one of an earlier node process if this one has no page."""
         spots = {HOST_HTTP(self._name): "", HOST_JSON(self._name): "/json"}
         if self._http:
             self._registry.commit(
@@ -312,7 +312,7 @@ class Agent:
 
     def _say(self, text: str) -> None:
         if self._said.is_new(text):
-            self._log.warning("agent", message=text)
+            self._log.warning("node process", message=text)
 
 
 def _parts(workers: list[str]) -> Iterable[list[str]]:
