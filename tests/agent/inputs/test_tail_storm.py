@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT_S = 60.0
+"""for so long, nothing new may become durable: a busy machine makes a storm slow, and does not stop it"""
+MOST_AHEAD = 2000
+"""lines that the writer is ahead of the input: without a limit its storm is over before the input is killed once"""
 
 RENAMES = ("rename", "compress", "delete", "used inode")
 COPIES = ("copytruncate", "compressed copy", "copytruncate without append")
@@ -56,6 +59,9 @@ class Storm:
     tail: Tailing | None = None
     rotated: list[tuple[Path, int]] = field(default_factory=list)
     failed: BaseException | None = None
+    rotations: int = 0
+    progress_at: float = field(default_factory=time.monotonic)
+    """when something new became durable"""
 
     def write(self, rotations: int) -> None:
         try:
@@ -77,7 +83,19 @@ class Storm:
                 if self.seen_first:
                     self._await(lambda: first in self.durable)  # noqa: B023 - it is called at once
                 self._rotate(kind, log, file, number, dice)
+            self.rotations += 1
             self._remove_old()
+            self._await(lambda: self.numbers - len(self.durable) < MOST_AHEAD)
+
+    def keep(self, numbers: set[int]) -> None:
+        """Know lines that are durable."""
+        if not numbers <= self.durable:
+            self.durable |= numbers
+            self.progress_at = time.monotonic()
+
+    def is_stuck(self, since: float = 0.0) -> bool:
+        """Whether nothing new became durable for a time, from when something was awaited."""
+        return time.monotonic() - max(since, self.progress_at) > LIMIT_S
 
     def _lines(self, count: int) -> bytes:
         first = self.numbers
@@ -128,9 +146,9 @@ class Storm:
         self._await(lambda: last in self.durable)
 
     def _await(self, condition: object) -> None:
-        end = time.monotonic() + LIMIT_S
+        since = time.monotonic()
         while not condition():  # type: ignore[operator]
-            assert time.monotonic() < end
+            assert not self.is_stuck(since)
             time.sleep(0.001)
 
     def _remove_old(self) -> None:
@@ -141,33 +159,33 @@ class Storm:
 
 
 def weather(storm: Storm, tail: Tailing, rotations: int, seed: int) -> int:
-    """Let it storm, and kill the input now and then; returns how often."""
+    """Let it storm, and kill the input after some rotations; returns how often."""
     storm.tail = tail
     dice = random.Random(seed)
     writer = threading.Thread(target=storm.write, args=(rotations,), daemon=True)
     writer.start()
     crashes = kept = 0
-    end = time.monotonic() + 2 * LIMIT_S
-    next_crash = time.monotonic() + 0.3
+    next_crash = dice.randrange(5, 50)
 
     def make_durable() -> None:
         nonlocal kept
         for chunk in tail.chunks[kept:]:
-            storm.durable.update(number_of(storm.run, record) for record in records_of(chunk))
+            storm.keep({number_of(storm.run, record) for record in records_of(chunk)})
         kept = len(tail.chunks)
 
     while writer.is_alive() or len(storm.durable) < storm.numbers:
-        missing = sorted(set(range(storm.numbers)) - storm.durable)
         assert storm.failed is None
-        assert time.monotonic() < end, (len(missing), missing[:20], tail.message, tail.input._files.keys())
+        if storm.is_stuck():
+            missing = sorted(set(range(storm.numbers)) - storm.durable)
+            pytest.fail(f"{len(missing)} lines do not come: {missing[:20]}; {tail.message!r}; {tail.input._files.keys()}")
         tail.poll(dice.choice([10_000, 100_000, 2**22]))
         if dice.random() < 0.5:
             make_durable()
-        if writer.is_alive() and time.monotonic() > next_crash and storm.no_crash.acquire(blocking=False):
+        if writer.is_alive() and storm.rotations >= next_crash and storm.no_crash.acquire(blocking=False):
             tail.crash(durable=kept)
             crashes += 1
             storm.no_crash.release()
-            next_crash = time.monotonic() + dice.random()
+            next_crash = storm.rotations + dice.randrange(5, 50)
         tail.input.wait(0.01)
     writer.join()
     tail.rest(0.5)
@@ -196,5 +214,5 @@ def test_each_line_of_a_storm_of_rotations_is_read_once(
     doubled = {number for number, count in counts.items() if count > 1}
     assert not [chunk.origin for chunk in tail.chunks if not doubled.isdisjoint(number_of(storm.run, each) for each in records_of(chunk))]
     assert lost == 0
-    assert tail.input.lost_bytes == 0
+    assert tail.input.lost_bytes == 0, tail.messages
     assert crashes >= 1

@@ -203,10 +203,15 @@ class TailInput:
     def _seen(self, file: TailedFile, status: os.stat_result, now: float) -> None:
         if status.st_size == file.size and status.st_mtime_ns == file.mtime_ns:
             return
-        grown = status.st_size > file.size
-        if file.copied is None and not file.packed and not grown and not self._same_content(file):
+        size = status.st_size
+        if file.copied is None and not file.packed and not self._same_content(file):
             self._truncated(file, now)
-        file.size, file.mtime_ns, file.changed_at = status.st_size, status.st_mtime_ns, now
+            size, file.flushed = 0, False  # the size may be that of a content that is gone again
+            self._queue(file)
+        if self._files.get(file.key) is not file:
+            return
+        grown = size > file.size
+        file.size, file.mtime_ns, file.changed_at = size, status.st_mtime_ns, now
         file.flushed = file.flushed and not grown
         self._hot[file] = None
         if file.copied is not None and not self._begins_like(file, file.copied, now):
@@ -386,14 +391,29 @@ class TailInput:
                 self._begin(other, now)
         if not self._opens(file):
             return None
-        likely = [content for content in self._known.with_head_of(file.reader) if self._may_be_copy(content, file, now)]
+        likely = []
+        for content in list(self._known.with_head_of(file.reader)):
+            if self._may_be_copy(content, file, now):
+                last = self._continuation_of(content)
+                # another file may be read instead of it, which begins in the same way and goes on in another
+                if last is content or (last.key != file.key and self._goes_on_like(file, last, now, renamed=True)):
+                    likely.append(last)
         if likely:
             return max(likely, key=lambda content: content.end)
         if len(beginning) < HEAD_BYTES and not file.packed:  # a copy that is just being made
             for content in [other.content for other in originals]:
-                if content.head_bytes and self._begins_like(file, content, now):
+                if content.head_bytes and self._begins_like(file, content, now) and (content.followed or self._has_head_of(file, content)):
                     return content
         return None
+
+    def _continuation_of(self, content: FileContent) -> FileContent:
+        """The content that is read instead of one that is gone: that of its copy, or of a copy of that."""
+        while (copy := self._continued.get(content)) is not None and copy.content is not content:
+            content = copy.content
+        return content
+
+    def _has_head_of(self, file: TailedFile, content: FileContent) -> bool:
+        return self._opens(file) and file.reader is not None and content.has_head(file.reader.read(HEAD_BYTES, content.head_at))
 
     def _may_be_copy(self, content: FileContent, file: TailedFile, now: float) -> bool:
         """Whether a file that has the fingerprint of a content may be a copy of it. Files of other programs may begin in the same way."""
@@ -401,6 +421,10 @@ class TailInput:
         sure = content.head_bytes >= SURE_HEAD
         if content.key == file.key or not (renamed or sure):
             return False
+        return self._goes_on_like(file, content, now, renamed=renamed)
+
+    def _goes_on_like(self, file: TailedFile, content: FileContent, now: float, *, renamed: bool) -> bool:
+        """Whether a file that has the fingerprint of a content has also what was read of that, as far as is known."""
         if content.followed:
             return content.path != file.path and self._begins_like(file, content, now)
         assert file.reader is not None
@@ -606,13 +630,17 @@ class TailInput:
         if file.reader is not None and os.fstat(file.reader.descriptor).st_nlink == 0:
             self._known.forget_inode(file.content)
         self._close_file(file)
-        file.content.followed, file.content.complete = False, complete
-        for path in file.paths:
-            self._paths.pop(path, None)
+        file.content.followed, file.content.complete = False, complete or file.content.complete
+        self._forget_paths(file)
         for files in (self._moved, self._copies, self._joining, self._hot):
             files.pop(file, None)
         if self._files.get(file.key) is file:
             del self._files[file.key]
+
+    def _forget_paths(self, file: TailedFile) -> None:
+        for path in file.paths:
+            self._paths.pop(path, None)
+        file.paths.clear()
 
     # reading
 
@@ -628,10 +656,7 @@ class TailInput:
         try:
             if (file.cutter is None or not file.content.head_bytes) and not self._begin(file, now):
                 return []
-            if not self._has_head(file):
-                self._renew(file, now)
-                return []
-            return self._read_long(file) if file.long_end else self._read_block(file, most, now)
+            return self._read_long(file, now) if file.long_end else self._read_block(file, most, now)
         except OSError as error:
             self._read_failed(file, error)
             return []
@@ -670,6 +695,8 @@ class TailInput:
             self._events.append(f"{file.path}: {at:,} zero bytes at its beginning were skipped: let its program append (O_APPEND)")
         content.head_at, content.end = at, at + mark_bytes
         self._known.take_head(content, beginning)
+        if not file.packed:
+            file.size = at + len(beginning)  # what is known to be of this content
         return True
 
     def _has_head(self, file: TailedFile) -> bool:
@@ -684,9 +711,7 @@ class TailInput:
         return True
 
     def _renew(self, file: TailedFile, now: float) -> None:
-        assert file.reader is not None
         self._truncated(file, now)
-        file.size = os.fstat(file.reader.descriptor).st_size
         self._queue(file)
 
     def _read_block(self, file: TailedFile, most: int, now: float) -> list[Chunk]:
@@ -713,6 +738,9 @@ class TailInput:
                 self._queue(file)
                 return []
             runs = cutter.cut(block, quiet=True, first=True)
+        if not self._has_head(file):  # asked after the block is read: all of it was there while the beginning was
+            self._renew(file, now)
+            return []
         chunks = self._chunks(content, runs, block)
         left = len(block) - sum(run.size for run in runs)
         for run in runs:
@@ -734,7 +762,7 @@ class TailInput:
         whole = file.flushed or (isinstance(file.reader, GzipReader) and file.reader.whole)
         return at_end, at_end and whole, at_end and now - file.changed_at >= self._quiet_s
 
-    def _read_long(self, file: TailedFile) -> list[Chunk]:
+    def _read_long(self, file: TailedFile, now: float) -> list[Chunk]:
         """Search for the end of a record that is too long, a block at a time."""
         content, reader, cutter = file.content, file.reader, file.cutter
         assert reader is not None
@@ -751,7 +779,11 @@ class TailInput:
             return []
         head = reader.read(TOO_LONG_HEAD, content.end)
         run = cutter.too_long(head, file.long_end + end - content.end)
-        content.tail = reader.read(TAIL_BYTES, content.end + run.size - TAIL_BYTES)
+        tail = reader.read(TAIL_BYTES, content.end + run.size - TAIL_BYTES)
+        if not self._has_head(file):
+            self._renew(file, now)
+            return []
+        content.tail = tail
         chunks = self._chunks(content, [run], b"")
         self._report_long(content, run)
         file.long_end = 0
@@ -818,17 +850,28 @@ class TailInput:
                     return False
                 continue
             if (status.st_dev, status.st_ino) == file.key:
-                file.reader = reader
-                self._opened[file] = None
-                self._close_idle()
-                return True
+                if self._is_again(file, path, reader):
+                    file.reader = reader
+                    self._opened[file] = None
+                    self._close_idle()
+                    return True
+                self._forget_paths(file)
+                self._next_scan = 0.0
             reader.close()
         file.mtime_ns = -1  # so that it is tried again
         if not file.paths:
-            if file.copied is None and file.size > file.content.end:
+            if file.copied is None and not file.packed and file.size > file.content.end:
                 self._rests.append(UnreadRest(file.content, file.size, time.monotonic() + self.grace_s))
             self._leave(file, complete=False)
         return False
+
+    def _is_again(self, file: TailedFile, path: str, reader: PlainReader | GzipReader) -> bool:
+        """Whether an inode has the file that was closed: after that was deleted, any other file may have its inode."""
+        if isinstance(reader, GzipReader) != file.packed:
+            return False
+        if path in file.paths or not file.content.head_bytes:
+            return True
+        return file.content.has_head(reader.read(HEAD_BYTES, file.content.head_at))
 
     def _close_idle(self) -> None:
         if len(self._opened) > self._most_open:
