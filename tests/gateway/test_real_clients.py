@@ -1,7 +1,7 @@
 """Clients as others make them, each in a process of its own, against a gateway: those that are on the path here.
 
-curl always is. Fluent Bit, rsyslog with omhttp, and an OpenTelemetry collector with the OTLP receiver and exporter are rare, and their builds
-differ: tests with them are long ones, and everywhere else the recorded requests of `test_foreign.py` stand for them.
+curl always is. Fluent Bit, rsyslog with omhttp, and an OpenTelemetry collector with the OTLP receiver and exporter are rare, and builds of
+them differ: tests with them are long, and elsewhere the recorded requests of `test_foreign.py` stand for them.
 """
 
 from __future__ import annotations
