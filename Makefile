@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge test test-rest test-all test-long test-hard test-install agent-pyz check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn faults cuts sim-scale lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge test test-rest test-all test-long test-hard test-install agent-pyz check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-edge faults cuts sim-scale lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -148,6 +148,11 @@ bench-segments: setup ## a sink with roll beside one without, and merges alone: 
 
 bench-yarn: setup ## flows in YARN beside a job that spark-submit starts: start, recovery, writes in HDFS: make bench-yarn [ARGS="--runs 3"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/yarn.py $(ARGS)
+
+bench-edge: setup ## an agent beside a bare loop, and Fluent Bit if it is there; a gateway; a log: make bench-edge [ARGS="--lines 4000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/edge_agent.py $(ARGS)
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/edge_gateway.py
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/edge_wal.py
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak|yarn|edge] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]
 	@$(BIN)/python -m harness.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES)) $(if $(STRIKES),--strikes $(STRIKES))

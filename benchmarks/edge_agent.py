@@ -1,10 +1,11 @@
-"""How fast an agent hands lines over, beside a bare Python loop that reads the same file and posts it: to one small gateway, in one run,
-each on one core.
+"""How fast an agent hands lines over, beside a bare Python loop that reads the same file and posts it, and beside Fluent Bit if
+`fluent-bit` is on the path: to one small gateway, in one run, in turn, each on one core.
 
 The agent numbers, compresses, keeps in a write-ahead log with `sync: 100ms`, sends, and waits for commits; the loop reads a mebibyte, cuts
-it at the last line, and posts it. The gateway, a process of its own, checks frames and keeps nothing.
+it at the last line, and posts it. Fluent Bit keeps its position in a database and its chunks on disk, and posts lines of JSON, compressed
+with gzip and with zstd. The gateway, a process of its own, keeps nothing: it checks frames, and counts the lines of the others.
 
-    python benchmarks/edge_agent.py [--lines 4000000] [--input tail|own_lines] [--idle 200]
+    python benchmarks/edge_agent.py [--lines 4000000] [--input tail|own_lines] [--idle 200] [--compress gzip zstd]
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import http.client
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +31,33 @@ ROOT = Path(__file__).parents[1]
 LINE_BYTES = 200
 PLAIN = "text/plain"
 _INPUTS = ("tail", "own_lines")
+_FLUENT_BIT = """\
+[SERVICE]
+    flush                     {flush}
+    log_level                 warn
+    storage.path              {data}/chunks
+    storage.sync              full
+    storage.max_chunks_up     1000
+[INPUT]
+    name                      tail
+    path                      {path}
+    read_from_head            on
+    db                        {data}/position.db
+    buffer_chunk_size         {buffer}
+    buffer_max_size           {buffer}
+    storage.type              filesystem
+[OUTPUT]
+    name                      http
+    match                     *
+    host                      127.0.0.1
+    port                      {port}
+    uri                       /lines
+    format                    json_lines
+    compress                  {compress}
+    retry_limit               no_limits
+"""
+_FLUSH_S = 0.2
+_BUFFER = "1M"
 
 
 def main() -> None:
@@ -37,6 +67,7 @@ def main() -> None:
     parser.add_argument("--idle", type=int, default=200, help="files of the idle agent")
     parser.add_argument("--idle-s", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--compress", nargs="+", default=["gzip", "zstd"], choices=("gzip", "zstd"), help="what Fluent Bit compresses with")
     parser.add_argument("--gateway", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -50,23 +81,43 @@ def main() -> None:
 
 def _measure(arguments: argparse.Namespace) -> None:
     cores = sorted(os.sched_getaffinity(0))
+    program = shutil.which("fluent-bit")
+    compressions: list[str] = arguments.compress if program else []
     with tempfile.TemporaryDirectory(prefix="scribengin-edge-") as name:
         folder = Path(name)
         file = folder / "access.log"
         _write_lines(file, arguments.lines)
-        rates: dict[str, list[float]] = {"loop": [], "agent": []}
-        cpu: list[float] = []
+        measured: dict[str, list[tuple[float, float]]] = {}
         for round_number in range(arguments.rounds):
-            rates["loop"].append(_time_loop(file, arguments.lines, cores))
-            rate, seconds = _time_agent(folder / f"agent-{round_number}", file, arguments, cores)
-            rates["agent"].append(rate)
-            cpu.append(seconds)
-        loop, agent = (statistics.median(rates[name]) for name in ("loop", "agent"))
-        print(f"bare loop: {loop:,.0f} lines/s ({loop * LINE_BYTES / 1e6:.0f} MB/s)")
-        print(f"agent, {arguments.input}, end_to_end, zstd, sync 100ms: {agent:,.0f} lines/s ({agent * LINE_BYTES / 1e6:.0f} MB/s)")
-        print(f"ratio agent / loop: {agent / loop:.2f}; CPU of the agent: {statistics.median(cpu) / arguments.lines * 1e6:.2f} µs a line")
+            measured.setdefault("loop", []).append(_time_loop(file, arguments.lines, cores))
+            measured.setdefault("agent", []).append(_time_agent(folder / f"agent-{round_number}", file, arguments, cores))
+            for compress in compressions:
+                data = folder / f"fluent-bit-{compress}-{round_number}"
+                measured.setdefault(compress, []).append(_time_fluent_bit(data, file, arguments.lines, cores, compress))
+        rates = {who: statistics.median(rate for rate, _ in rounds) for who, rounds in measured.items()}
+        cpu = {who: statistics.median(seconds for _, seconds in rounds) / arguments.lines * 1e6 for who, rounds in measured.items()}
+        print(f"bare loop: {_told(rates['loop'])}")
+        print(f"agent, {arguments.input}, end_to_end, zstd, sync 100ms: {_told(rates['agent'])}, {cpu['agent']:.2f} µs of CPU a line")
+        for compress in compressions:
+            disk = "tail with a database, chunks on disk with storage.sync full and max_chunks_up 1000"
+            settings = f"{disk}, buffer {_BUFFER}, flush {_FLUSH_S} s, json_lines, {compress}"
+            print(f"{_version()}, {settings}: {_told(rates[compress])}, {cpu[compress]:.2f} µs of CPU a line")
+        print(f"ratio agent / loop: {rates['agent'] / rates['loop']:.2f}")
+        for compress in compressions:
+            print(f"ratio agent / Fluent Bit with {compress}: {rates['agent'] / rates[compress]:.2f}")
+        print("every round: all lines arrived, none twice")
         if arguments.idle:
-            _measure_idle(folder / "idle", arguments, cores)
+            _measure_idle(folder / "idle", arguments, cores, "")
+        if arguments.idle and compressions:
+            _measure_idle(folder / "idle-fluent-bit", arguments, cores, compressions[0])
+
+
+def _told(rate: float) -> str:
+    return f"{rate:,.0f} lines/s ({rate * LINE_BYTES / 1e6:.0f} MB/s)"
+
+
+def _version() -> str:
+    return subprocess.run(["fluent-bit", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
 
 
 def _write_lines(path: Path, lines: int) -> None:
@@ -87,13 +138,18 @@ def _write_lines(path: Path, lines: int) -> None:
         file.write(data[: rest * LINE_BYTES])
 
 
-def _time_loop(file: Path, lines: int, cores: list[int]) -> float:
+def _time_loop(file: Path, lines: int, cores: list[int]) -> tuple[float, float]:
     with _gateway(cores) as url:
         command = [sys.executable, str(Path(__file__)), "--loop", url, str(file)]
         began = time.monotonic()
         with subprocess.Popen(command, env=_environment(), preexec_fn=lambda: os.sched_setaffinity(0, cores[:1])) as process:  # noqa: PLW1509
             assert process.wait() == 0
-        return lines / (time.monotonic() - began)
+        rate = lines / (time.monotonic() - began)
+        while (stored := _stored(url)) < lines:
+            assert time.monotonic() < began + 300, f"{stored} lines arrived"
+            time.sleep(0.02)
+        assert stored == lines
+    return rate, 0.0
 
 
 def _loop(url: str, file: str) -> None:
@@ -114,29 +170,43 @@ def _loop(url: str, file: str) -> None:
 def _time_agent(data: Path, file: Path, arguments: argparse.Namespace, cores: list[int]) -> tuple[float, float]:
     with _gateway(cores, {"path": [str(file)], "from": "beginning"}, arguments.input) as url:
         began = time.monotonic()
-        process = _start_agent(url, data, arguments, cores)
-        try:
-            while _stored(url) < arguments.lines:
-                assert process.poll() is None, "the agent has ended"
-                time.sleep(0.02)
-            seconds = time.monotonic() - began
-            cpu = _cpu_s(process.pid)
-        finally:
-            process.terminate()
-            process.wait()
-    return arguments.lines / seconds, cpu
+        return _until_all(_start_agent(url, data, arguments, cores), url, arguments.lines, began)
 
 
-def _measure_idle(folder: Path, arguments: argparse.Namespace, cores: list[int]) -> None:
+def _time_fluent_bit(data: Path, file: Path, lines: int, cores: list[int], compress: str) -> tuple[float, float]:
+    with _gateway(cores) as url:
+        began = time.monotonic()
+        return _until_all(_start_fluent_bit(url, data, str(file), compress, cores), url, lines, began)
+
+
+def _until_all(process: subprocess.Popen[bytes], url: str, lines: int, began: float) -> tuple[float, float]:
+    """Lines a second, and the seconds of CPU."""
+    try:
+        while _stored(url) < lines:
+            assert process.poll() is None, "it has ended"
+            time.sleep(0.02)
+        seconds = time.monotonic() - began
+        cpu = _cpu_s(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+    assert _stored(url) == lines
+    return lines / seconds, cpu
+
+
+def _measure_idle(folder: Path, arguments: argparse.Namespace, cores: list[int], compress: str) -> None:
+    """Of an agent, or of Fluent Bit if it is said what that compresses with."""
     logs = folder / "logs"
     logs.mkdir(parents=True)
     for number in range(arguments.idle):
         (logs / f"{number}.log").write_bytes(b"the first line of file %d\n" % number)
-    pattern = str(logs / "*.log") if arguments.input == "tail" else str(logs / "0.log")
-    with _gateway(cores, {"path": [pattern], "from": "beginning"}, arguments.input) as url:
-        expected = arguments.idle if arguments.input == "tail" else 1
+    all_files = bool(compress) or arguments.input == "tail"
+    pattern = str(logs / ("*.log" if all_files else "0.log"))
+    expected = arguments.idle if all_files else 1
+    with _gateway(cores, {} if compress else {"path": [pattern], "from": "beginning"}, arguments.input) as url:
         began = time.monotonic()
-        process = _start_agent(url, folder / "agent", arguments, cores)
+        data = folder / "data"
+        process = _start_fluent_bit(url, data, pattern, compress, cores) if compress else _start_agent(url, data, arguments, cores)
         try:
             while not _stored(url):
                 time.sleep(0.005)
@@ -150,9 +220,19 @@ def _measure_idle(folder: Path, arguments: argparse.Namespace, cores: list[int])
             status = Path(f"/proc/{process.pid}/status").read_text()
             resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
         finally:
-            process.terminate()
+            process.kill()
             process.wait()
-    print(f"idle with {expected} files: {cpu:.2%} of a core, {resident:.0f} MiB; first line stored {first:.2f} s after the start")
+    who = "Fluent Bit" if compress else "agent"
+    print(f"{who}, idle with {expected} files: {cpu:.2%} of a core, {resident:.0f} MiB; first line stored {first:.2f} s after the start")
+
+
+def _start_fluent_bit(url: str, data: Path, path: str, compress: str, cores: list[int]) -> subprocess.Popen[bytes]:
+    data.mkdir(parents=True)
+    settings = data / "fluent-bit.conf"
+    port = url.rpartition(":")[2]
+    settings.write_text(_FLUENT_BIT.format(data=data, path=path, port=port, compress=compress, flush=_FLUSH_S, buffer=_BUFFER))
+    command = ["fluent-bit", "--quiet", "--config", str(settings)]
+    return subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, cores[:1]))  # noqa: PLW1509
 
 
 def _start_agent(url: str, data: Path, arguments: argparse.Namespace, cores: list[int]) -> subprocess.Popen[bytes]:
@@ -196,8 +276,11 @@ def _gateway(cores: list[int], options: dict[str, Any] | None = None, input_name
 
 
 def _serve() -> None:
+    import zlib
+
     import msgspec
 
+    from scribengin.core.zstd import decompress
     from scribengin.wire.frames import find_frames
     from scribengin.wire.protocol import AgentConfig, FramesAnswer, LaneConfig, ReportAnswer
 
@@ -207,6 +290,7 @@ def _serve() -> None:
         options["path"] = options["path"][0]
     config = AgentConfig("1", {"web.access": LaneConfig("web", "access", name, options=_complete(name, options))} if options else {})
     stored = 0
+    counting = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -221,8 +305,15 @@ def _serve() -> None:
         def do_POST(self) -> None:
             nonlocal stored
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers["Content-Type"] == PLAIN:
+            if self.headers["Content-Type"] == PLAIN or self.path == "/lines":
                 self._answer(b"")
+                match self.headers["Content-Encoding"]:
+                    case "gzip":
+                        body = zlib.decompress(body, 31)
+                    case "zstd":
+                        body = decompress(body)
+                with counting:
+                    stored += body.count(b"\n")
             elif self.path.endswith("/report"):
                 self._answer(msgspec.json.encode(ReportAnswer("1")))
             else:
