@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -85,6 +86,7 @@ def test_a_thousand_agents_are_listed(tmp_path: Path, store: StoreInMemory) -> N
     directory = FileDirectory([], tmp_path)
     writes: list[int] = []
     directory._save = lambda: writes.append(len(directory.agents()))  # type: ignore[method-assign]
+    began = time.monotonic()
     with gateway(store, directory) as one:
         for turn in range(2):
             for n in range(1000):
@@ -93,7 +95,7 @@ def test_a_thousand_agents_are_listed(tmp_path: Path, store: StoreInMemory) -> N
         rows = one.http.get("/edge/v1/agents").json()["agents"]
     assert [row["agent"] for row in rows] == [f"web{n:04}" for n in range(1000)]
     assert {row["lanes"][LANE]["backlog"] for row in rows} == {1}
-    assert len(writes) < 20, "all reports are written together, at most every 10 s"
+    assert len(writes) <= 2 + (time.monotonic() - began) / 10, "all reports are written together, at most every 10 s"
 
 
 def test_metrics_count_what_was_answered(one: RunningGateway) -> None:
