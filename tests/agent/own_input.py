@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from scribengin.agent.inputs import Chunk, Input, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk, RecordInput
 from scribengin.wire.frames import FrameOrigin
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class LineInput:
         self._offset = offset
         self._most = most
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
@@ -38,7 +38,7 @@ class LineInput:
         payload = data[:end]
         origin = FrameOrigin(host="h", file=str(self._path), identity=str(self._path), offset=self._offset, end=self._offset + end)
         self._offset += end
-        return [Chunk(payload, payload.count(b"\n"), origin, time.time_ns() // 1_000_000)]
+        return [RecordChunk(payload, payload.count(b"\n"), origin, time.time_ns() // 1_000_000)]
 
     def wait(self, timeout_s: float) -> None:
         time.sleep(min(timeout_s, 0.02))
@@ -55,7 +55,7 @@ def install() -> None:
     module = ModuleType("scribengin.agent.inputs.own_lines")
     module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
 
-    def open_lines(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> Input:
+    def open_lines(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> RecordInput:
         path = Path(lane.options["path"])
         return LineInput(path, positions[str(path)].end if str(path) in positions else 0, lane.options.get("block", 2**20))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.agent.inputs import Chunk
+from scribengin.agent.inputs import RecordChunk
 from scribengin.agent.joining import ChunkJoiner, LaneThrottle
 from scribengin.wire.frames import FrameOrigin
 
 
-def chunk(payload: bytes, at: int, *, file: str = "f", line: int = 0, **changes: object) -> Chunk:
+def chunk(payload: bytes, at: int, *, file: str = "f", line: int = 0, **changes: object) -> RecordChunk:
     origin = FrameOrigin(file=file, identity=file, offset=at, end=at + len(payload), line=line)
-    return Chunk(payload, payload.count(b"\n"), origin, at, **changes)  # type: ignore[arg-type]
+    return RecordChunk(payload, payload.count(b"\n"), origin, at, **changes)  # type: ignore[arg-type]
 
 
 def test_small_chunks_that_follow_each_other_are_joined_until_the_linger_is_over() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scribengin.agent.inputs import Chunk
+from scribengin.agent.inputs import RecordChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class ChunkJoiner:
         self._waiting: dict[str, _Joined] = {}
         self._size = 0
 
-    def add(self, chunk: Chunk, now_s: float) -> list[JoinedChunk]:
+    def add(self, chunk: RecordChunk, now_s: float) -> list[JoinedChunk]:
         """Take a chunk; returns what is complete now, in order."""
         # a file has one position, whatever it is called: what it gave under its old name stays before what it gives under its new one
         key = chunk.origin.identity or f"{chunk.origin.host}\0{chunk.origin.file}"
@@ -71,7 +71,7 @@ class ChunkJoiner:
         self._size -= joined.size
         return joined.finish()
 
-    def _fits(self, joined: _Joined, chunk: Chunk) -> bool:
+    def _fits(self, joined: _Joined, chunk: RecordChunk) -> bool:
         last, origin = joined.last, chunk.origin
         return (
             chunk.kind == last.kind == "records"
@@ -90,22 +90,22 @@ class ChunkJoiner:
 class JoinedChunk:
     """What becomes one frame, and what is to be called when it is safe."""
 
-    chunk: Chunk
+    chunk: RecordChunk
     done: Sequence[Callable[[], None]]
 
 
 class _Joined:
-    def __init__(self, chunk: Chunk, due_s: float) -> None:
+    def __init__(self, chunk: RecordChunk, due_s: float) -> None:
         self.chunks = [chunk]
         self.size = len(chunk.payload)
         self.count = chunk.count
         self.due_s = due_s
 
     @property
-    def last(self) -> Chunk:
+    def last(self) -> RecordChunk:
         return self.chunks[-1]
 
-    def append(self, chunk: Chunk) -> None:
+    def append(self, chunk: RecordChunk) -> None:
         self.chunks.append(chunk)
         self.size += len(chunk.payload)
         self.count += chunk.count
@@ -118,7 +118,7 @@ class _Joined:
         lines = sum(chunk.origin.lines or chunk.count for chunk in self.chunks)
         origin = msgspec.structs.replace(first.origin, end=last.origin.end, lines=lines if lines != self.count else 0)
         payload = b"".join([chunk.payload for chunk in self.chunks])
-        return JoinedChunk(Chunk(payload, self.count, origin, last.time_ms, first.mark, first.kind), done)
+        return JoinedChunk(RecordChunk(payload, self.count, origin, last.time_ms, first.mark, first.kind), done)
 
 
 class LaneThrottle:

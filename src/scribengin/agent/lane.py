@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.agent.buffers import LaneBuffer
-    from scribengin.agent.inputs import Chunk, Input
+    from scribengin.agent.inputs import RecordChunk, RecordInput
     from scribengin.agent.sender import SenderSurroundings
     from scribengin.wire.frames import FrameCodec
     from scribengin.wire.protocol import FramesAnswer
@@ -90,7 +90,7 @@ class RunningLane:
         self._stop = Event()
         self._reading = True
         self._hand_over = False
-        self._input: Input | None = None
+        self._input: RecordInput | None = None
         self._thread: Thread | None = None
         self._unsynced_since: float | None = None
         self._codec: FrameCodec = "none"
@@ -316,7 +316,7 @@ class RunningLane:
         while not self._stop.is_set():
             now = time.monotonic()
             paused, wait = self.config.paused, self._throttle.wait_s()
-            chunks: list[Chunk] = []
+            chunks: list[RecordChunk] = []
             if not paused and wait <= 0:
                 most = self._throttle.most_bytes(config.frame_bytes)
                 chunks = _input_calls(partial(source.poll, most))
@@ -409,7 +409,7 @@ class RunningLane:
         return msgspec.structs.replace(origin, tags={**tags, **own})
 
 
-def _is_at_end(source: Input) -> bool:
+def _is_at_end(source: RecordInput) -> bool:
     """Whether nothing will ever come: a standard input cannot begin again, while a command or a file may."""
     return isinstance(source, StdinInput) and source.finished
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from scribengin.agent.inputs import Chunk, Input
+    from scribengin.agent.inputs import RecordChunk, RecordInput
 
 LIMIT_S = 60.0
 
@@ -32,7 +32,7 @@ def until(true: Callable[[], Any], what: str = "") -> Any:
     return value
 
 
-def records_of(chunk: Chunk) -> list[bytes]:
+def records_of(chunk: RecordChunk) -> list[bytes]:
     """The records of a chunk; a lost or a too long one is its payload."""
     if chunk.kind != "records":
         return [chunk.payload]
@@ -42,9 +42,9 @@ def records_of(chunk: Chunk) -> list[bytes]:
     return records
 
 
-def poll_until(opened: Input, enough: Callable[[list[Chunk]], bool], most_bytes: int = 2**20) -> list[Chunk]:
+def poll_until(opened: RecordInput, enough: Callable[[list[RecordChunk]], bool], most_bytes: int = 2**20) -> list[RecordChunk]:
     """Poll as a lane does, until the chunks are enough."""
-    chunks: list[Chunk] = []
+    chunks: list[RecordChunk] = []
     end = time.monotonic() + LIMIT_S
     while not enough(chunks):
         assert time.monotonic() < end, f"only {chunks!r:.2000}; {opened.report()}"
@@ -53,13 +53,13 @@ def poll_until(opened: Input, enough: Callable[[list[Chunk]], bool], most_bytes:
     return chunks
 
 
-def poll_records(opened: Input, count: int) -> list[bytes]:
+def poll_records(opened: RecordInput, count: int) -> list[bytes]:
     """That many records, or more."""
     chunks = poll_until(opened, lambda chunks: sum(chunk.count for chunk in chunks) >= count)
     return [record for chunk in chunks for record in records_of(chunk)]
 
 
-def poll_until_ended(opened: Input, sender: threading.Thread) -> None:
+def poll_until_ended(opened: RecordInput, sender: threading.Thread) -> None:
     """Poll until a sender has ended: one over TLS waits for the end from this side, and there is one only while the input is polled."""
     until(lambda: opened.poll(2**20) is not None and not sender.is_alive(), "the end of the sender")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from scribengin.agent.inputs import Chunk
+    from scribengin.agent.inputs import RecordChunk
     from scribengin.wire.frames import FrameOrigin
 
 LIMIT_S = 60.0
@@ -39,7 +39,7 @@ def lane_config(*patterns: Path | str, max_record: int = 2**20, frame_bytes: int
     return LaneConfig("shop", "access", "tail", options=complete, max_record=max_record, frame_bytes=frame_bytes, tags={"place": "here"})
 
 
-def records_of(chunk: Chunk) -> list[bytes]:
+def records_of(chunk: RecordChunk) -> list[bytes]:
     if chunk.kind == "too_long":
         return [chunk.payload]
     records = chunk.payload.split(chunk.mark)
@@ -55,7 +55,7 @@ class Tailing:
         self.lane = lane
         self.folder = folder
         self.folder.mkdir(exist_ok=True)
-        self.chunks: list[Chunk] = []
+        self.chunks: list[RecordChunk] = []
         self.messages: list[str] = []
         self._records: list[bytes] = []
         self._divided = 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scribengin.agent.inputs import Chunk
+    from scribengin.agent.inputs import RecordChunk
 
 
 def opened(tmp_path: Path, options: dict[str, Any] | None = None, **config: Any) -> HttpInput:
@@ -52,7 +52,7 @@ class DurableLane:
     def __init__(self, found: HttpInput) -> None:
         self.found = found
         self.durable = True
-        self.chunks: list[Chunk] = []
+        self.chunks: list[RecordChunk] = []
         self._ending = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

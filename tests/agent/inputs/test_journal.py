@@ -19,7 +19,7 @@ from scribengin.agent.joining import ChunkJoiner
 from tests.agent.inputs.lanes import lane_of, poll_records, poll_until, records_of, until
 
 if TYPE_CHECKING:
-    from scribengin.agent.inputs import Chunk
+    from scribengin.agent.inputs import RecordChunk
     from scribengin.wire.frames import FrameOrigin
 
 # recorded from systemd 219 (etcd), and 252 (an entry of PulseAudio with a carriage return, from a public report)
@@ -143,7 +143,7 @@ def test_reading_goes_on_behind_any_frame_that_is_durable(fake: FakeJournal, tmp
 def test_entries_that_trickle_in_wait_for_each_other_and_the_position_is_that_of_the_last(fake: FakeJournal, tmp_path: Path) -> None:
     with closing(opened(tmp_path, linger_s=3600.0, frame_bytes=4000)) as found:
         until(lambda: not found.poll(2**20) and (fake.folder / "calls").exists())
-        chunks: list[Chunk] = []
+        chunks: list[RecordChunk] = []
         for number in range(100):
             fake.write(entry(number))
             chunks += found.poll(2**20)
@@ -172,7 +172,7 @@ def test_a_journalctl_that_dies_is_started_again_and_no_entry_is_lost_or_doubled
     with closing(opened(tmp_path)) as found:
         records = poll_records(found, 10)
         (fake.folder / "die").touch()
-        chunks: list[Chunk] = []
+        chunks: list[RecordChunk] = []
         until(lambda: chunks.extend(found.poll(2**20)) or "ended with status 1" in found.report().message)
         assert "Failed to iterate: Bad message" in found.report().message
         assert chunks == []
@@ -204,7 +204,7 @@ def test_a_frame_of_small_entries_never_passes_one_of_earlier_entries(fake: Fake
     lane = lane_of("journal", linger_s=0.0, frame_bytes=4000)
     joiner = ChunkJoiner(rows=1000, bytes=lane.frame_bytes, linger_s=3600.0)
     fake.write(entry(0))
-    kept: list[Chunk] = []
+    kept: list[RecordChunk] = []
     with closing(opened(tmp_path, linger_s=0.0, frame_bytes=4000)) as found:
         for chunk in poll_until(found, bool):
             kept += [joined.chunk for joined in joiner.add(chunk, 0.0)]

@@ -28,7 +28,7 @@ from tests.agent.inputs.lanes import Authority, lane_of, poll_records, poll_unti
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.agent.inputs import Chunk
+    from scribengin.agent.inputs import RecordChunk
 
 FIRST = b"<34>1 2003-10-11T22:14:15.003Z mymachine su - ID47 - first"
 SECOND = b"<13>Feb 28 10:00:00 host app[1]: second"
@@ -399,7 +399,7 @@ def test_rsyslog_is_understood(tmp_path: Path) -> None:
     settings.write_text(RSYSLOG.format(work=tmp_path, file=file, **{name: each.port for name, each in inputs.items()}))
     daemon = subprocess.Popen(["rsyslogd", "-n", "-f", str(settings), "-i", str(tmp_path / "pid")], stderr=subprocess.PIPE)
     try:
-        chunks: dict[str, list[Chunk]] = {name: [] for name in inputs}
+        chunks: dict[str, list[RecordChunk]] = {name: [] for name in inputs}
 
         def arrived() -> bool:
             for name, each in inputs.items():

@@ -1,5 +1,5 @@
 """The inputs of an agent: what reads files, commands and sockets. Each has a module here, named as `input:` in a flow file, with a function
-`open(lane, positions, folder)` that returns an `Input`.
+`open(lane, positions, folder)` that returns an `RecordInput`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class InputReport:
 class RecordInput(Protocol):
     """Where the records of one lane come from. All methods are called by the thread of the lane only, except `report`."""
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """What is new, in the order in which it is to be numbered; an empty list if nothing is.
 
         Args:
@@ -66,11 +66,7 @@ class RecordInput(Protocol):
         """Give up files, sockets and processes; records that were not returned by `poll` are not lost if they can be read again."""
 
 
-Chunk = RecordChunk
-Input = RecordInput
-
-
-def open_input(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> Input:
+def open_input(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> RecordInput:
     """The input of a lane.
 
     Args:
@@ -87,5 +83,5 @@ def open_input(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: P
         raise EnvironmentFault(
             f"{lane.flow}.{lane.source}: this agent has no input {lane.input!r}", remedy="update the agent to the release of the gateway"
         )
-    opened: Input = import_module(module).open(lane, positions, folder)
+    opened: RecordInput = import_module(module).open(lane, positions, folder)
     return opened

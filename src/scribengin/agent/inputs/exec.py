@@ -13,7 +13,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk
 from scribengin.agent.inputs.children import LOG, ChildRuns
 from scribengin.agent.inputs.line_streams import LineCutter, OriginJoiner, origin_of
 from scribengin.core.errors import EnvironmentFault
@@ -31,7 +31,7 @@ _LOGGED_LENGTH = 2000
 
 
 class ExecInput:
-    """Lines of a command; see `scribengin.agent.inputs.Input`."""
+    """Lines of a command; see `scribengin.agent.inputs.RecordInput`."""
 
     def __init__(self, lane: LaneConfig) -> None:
         options = lane.options
@@ -57,7 +57,7 @@ class ExecInput:
         self._cutters = {"stdout": LineCutter(lane), "stderr": LineCutter(lane)}
         self._joiner = OriginJoiner(lane)
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """Lines that the command has written."""
         for name, data in self.runs.read(most_bytes):
             cutter = self._cutters[name]

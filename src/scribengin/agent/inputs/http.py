@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk
 from scribengin.agent.inputs.line_streams import LineCutter, OriginJoiner, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     EVENT_S,
@@ -147,7 +147,7 @@ def _of_zstd(body: bytes, most: int) -> bytes:
     return b"".join(parts)
 
 
-def chunks_of_body(body: bytes, content_type: str, lane: LaneConfig, origin: FrameOrigin) -> list[Chunk]:
+def chunks_of_body(body: bytes, content_type: str, lane: LaneConfig, origin: FrameOrigin) -> list[RecordChunk]:
     """The records of a body, as the module says."""
     joiner = OriginJoiner(lane)
     kind = content_type.partition(";")[0].strip().lower()
@@ -187,7 +187,7 @@ def _json_records(body: bytes) -> list[bytes] | None:
 class PostedRecords:
     """The records of one request, from the thread that read it to the lane, and back when they are durable."""
 
-    chunks: list[Chunk]
+    chunks: list[RecordChunk]
     size: int
     left: int = 0
     done: threading.Event = field(default_factory=threading.Event)
@@ -242,9 +242,9 @@ class PostedQueue:
             self._waiting.remove(posted)  # not taken yet: it will not be
         return not posted.left
 
-    def take(self, most_bytes: int) -> list[Chunk]:
+    def take(self, most_bytes: int) -> list[RecordChunk]:
         """Chunks of whole requests, in the order in which they came."""
-        chunks: list[Chunk] = []
+        chunks: list[RecordChunk] = []
         size = 0
         with self._lock:
             self._arrived.clear()
@@ -534,7 +534,7 @@ class InputTokens:
 
 
 class HttpInput:
-    """Records of requests; see `scribengin.agent.inputs.Input`."""
+    """Records of requests; see `scribengin.agent.inputs.RecordInput`."""
 
     def __init__(self, lane: LaneConfig) -> None:
         options = lane.options
@@ -564,7 +564,7 @@ class HttpInput:
         """On which it listens; 0 while it does not."""
         return int(self._server.server_address[1]) if self._server is not None else 0
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """Records of requests that wait for their answers."""
         if self._server is None:
             self._open()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk
 from scribengin.agent.inputs.children import ChildRuns
 from scribengin.agent.inputs.line_streams import LineCutter, cut_lines, origin_of
 
@@ -71,7 +71,7 @@ def cursor_of(entries: bytes) -> str:
 
 
 class JournalInput:
-    """Entries of the journal; see `scribengin.agent.inputs.Input`."""
+    """Entries of the journal; see `scribengin.agent.inputs.RecordInput`."""
 
     def __init__(self, lane: LaneConfig, positions: Mapping[str, FrameOrigin]) -> None:
         self._lane = lane
@@ -88,12 +88,12 @@ class JournalInput:
         self.runs = ChildRuns(self._command())
         self._cutters = {"stdout": LineCutter(lane), "stderr": LineCutter(lane)}
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """Entries that are new."""
         if not self.runs.pid:
             self.runs.command = self._command()
             self._skip = self._cursor
-        chunks: list[Chunk] = []
+        chunks: list[RecordChunk] = []
         for name, data in self.runs.read(most_bytes):
             if not data:  # an entry that is cut off is printed again
                 self._cutters[name] = LineCutter(self._lane)
@@ -136,7 +136,7 @@ class JournalInput:
         command += [f"--unit={unit}" for unit in options.get("units") or ()]
         return command + [str(match) for match in options.get("matches") or ()]
 
-    def _chunks(self, block: RecordBlock) -> Iterator[Chunk]:
+    def _chunks(self, block: RecordBlock) -> Iterator[RecordChunk]:
         entries = block.payload
         if block.kind == "records" and _NO_ENTRY.search(entries):
             entries = b"".join(line for line in entries.splitlines(keepends=True) if line.startswith(b"{"))
@@ -162,18 +162,18 @@ class JournalInput:
         self._waiting.append(entries)
         self._size += len(entries)
 
-    def _taken(self) -> Iterator[Chunk]:
+    def _taken(self) -> Iterator[RecordChunk]:
         """What has waited for more entries."""
         entries, self._waiting, self._size = b"".join(self._waiting), [], 0
         for piece in cut_lines(entries, self._lane):
             yield self._chunk(piece)
 
-    def _chunk(self, block: RecordBlock) -> Chunk:
+    def _chunk(self, block: RecordBlock) -> RecordChunk:
         self._taken_cursor = cursor_of(block.payload) or self._taken_cursor
         if block.kind != "records":
             self._cursor = self._taken_cursor
         origin = origin_of(self._lane, "journal", identity=IDENTITY, tags={CURSOR_TAG: self._taken_cursor})
-        return Chunk(block.payload, block.count, origin, time.time_ns() // 1_000_000, kind=block.kind)
+        return RecordChunk(block.payload, block.count, origin, time.time_ns() // 1_000_000, kind=block.kind)
 
 
 def open(lane: LaneConfig, positions: Mapping[str, FrameOrigin], folder: Path) -> JournalInput:  # noqa: ARG001

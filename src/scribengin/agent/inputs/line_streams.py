@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from scribengin.agent.inputs import Chunk
+from scribengin.agent.inputs import RecordChunk
 from scribengin.wire.frames import LINE_FEED, FrameOrigin, mark_for
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class OriginJoiner:
     def __init__(self, lane: LaneConfig) -> None:
         self._most = lane.frame_bytes
         self._max_record = lane.max_record
-        self._done: list[Chunk] = []
+        self._done: list[RecordChunk] = []
         self._open: dict[str, tuple[FrameOrigin, bytes, list[bytes], int, int]] = {}
         """file of the origin → origin, mark, payloads, their bytes, their records"""
         self.size = 0
@@ -163,7 +163,7 @@ class OriginJoiner:
         if block.kind != "records":
             for file in list(self._open):
                 self._finish(file)
-            self._done.append(Chunk(block.payload, block.count, origin, _now_ms(), kind=block.kind))
+            self._done.append(RecordChunk(block.payload, block.count, origin, _now_ms(), kind=block.kind))
             return
         _, mark, payloads, size, count = self._open.get(origin.file, (origin, block.mark, [], 0, 0))
         if payloads and (mark != block.mark or size + len(block.payload) > self._most):
@@ -183,7 +183,7 @@ class OriginJoiner:
         if start < len(records):
             self._add_joined(origin, records[start:])
 
-    def take(self) -> list[Chunk]:
+    def take(self) -> list[RecordChunk]:
         """All chunks since the last call."""
         for file in list(self._open):
             self._finish(file)
@@ -202,7 +202,7 @@ class OriginJoiner:
         if file in self._open:
             origin, mark, payloads, _, count = self._open.pop(file)
             payload = payloads[0] if len(payloads) == 1 else b"".join(payloads)
-            self._done.append(Chunk(payload, count, origin, _now_ms(), mark=mark))
+            self._done.append(RecordChunk(payload, count, origin, _now_ms(), mark=mark))
 
 
 def _now_ms() -> int:

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk
 from scribengin.agent.inputs.line_streams import READ_BYTES, LineCutter, OriginJoiner, origin_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StdinInput:
-    """Lines of a file descriptor; see `scribengin.agent.inputs.Input`."""
+    """Lines of a file descriptor; see `scribengin.agent.inputs.RecordInput`."""
 
     def __init__(self, lane: LaneConfig, file: int) -> None:
         """`file`: the descriptor; -1 if there is none."""
@@ -37,7 +37,7 @@ class StdinInput:
         """True if all was read, and the records were returned by `poll`"""
         self._message = "" if file >= 0 else "the agent has no standard input; to fix, start it behind a pipe"
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """Lines that have come."""
         left = most_bytes
         while left > 0 and not self.finished and self._ready(0):

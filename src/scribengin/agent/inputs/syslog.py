@@ -28,7 +28,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk
 from scribengin.agent.inputs.line_streams import OriginJoiner, RecordBlock, origin_of, too_long
 from scribengin.agent.inputs.sockets import (
     LOG,
@@ -260,7 +260,7 @@ def _enlarge(udp: socket.socket) -> int:
 
 
 class SyslogInput:
-    """Syslog messages; see `scribengin.agent.inputs.Input`."""
+    """Syslog messages; see `scribengin.agent.inputs.RecordInput`."""
 
     def __init__(self, lane: LaneConfig) -> None:
         options = lane.options
@@ -300,7 +300,7 @@ class SyslogInput:
         listening = self.server or self.datagrams
         return listening.port if listening is not None else 0
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """Messages that have come."""
         if self.server is not None:
             self._poll_streams(self.server, most_bytes)

@@ -27,7 +27,7 @@ from collections import OrderedDict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk
 from scribengin.agent.inputs.files import (
     GZIP_MAGIC,
     HEAD_BYTES,
@@ -105,7 +105,7 @@ class TailInput:
         self._hot: dict[TailedFile, None] = {}
         self._opened: OrderedDict[TailedFile, None] = OrderedDict()
         self._rests: list[UnreadRest] = []
-        self._urgent: list[Chunk] = []
+        self._urgent: list[RecordChunk] = []
         self._cold_at = 0
         self._refused: dict[str, str] = {}
         self._events: deque[str] = deque(maxlen=8)
@@ -127,7 +127,7 @@ class TailInput:
 
     # what the lane calls
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """What is new in the files, each in its order, at most a block of one before the next one is read."""
         now = time.monotonic()
         if now >= self._next_look:
@@ -644,7 +644,7 @@ class TailInput:
 
     # reading
 
-    def _read(self, file: TailedFile, most: int, now: float) -> list[Chunk]:
+    def _read(self, file: TailedFile, most: int, now: float) -> list[RecordChunk]:
         if self._files.get(file.key) is not file or file.copied is not None:
             return []
         if file.after is not None and file.after.queued and self._files.get(file.after.key) is file.after:
@@ -714,7 +714,7 @@ class TailInput:
         self._truncated(file, now)
         self._queue(file)
 
-    def _read_block(self, file: TailedFile, most: int, now: float) -> list[Chunk]:
+    def _read_block(self, file: TailedFile, most: int, now: float) -> list[RecordChunk]:
         content, reader, cutter = file.content, file.reader, file.cutter
         assert reader is not None
         assert cutter is not None
@@ -762,7 +762,7 @@ class TailInput:
         whole = file.flushed or (isinstance(file.reader, GzipReader) and file.reader.whole)
         return at_end, at_end and whole, at_end and now - file.changed_at >= self._quiet_s
 
-    def _read_long(self, file: TailedFile, now: float) -> list[Chunk]:
+    def _read_long(self, file: TailedFile, now: float) -> list[RecordChunk]:
         """Search for the end of a record that is too long, a block at a time."""
         content, reader, cutter = file.content, file.reader, file.cutter
         assert reader is not None
@@ -802,7 +802,7 @@ class TailInput:
         file.content.complete = True
         self._close_file(file)
 
-    def _chunks(self, content: FileContent, runs: Sequence[RecordRun], block: bytes) -> list[Chunk]:
+    def _chunks(self, content: FileContent, runs: Sequence[RecordRun], block: bytes) -> list[RecordChunk]:
         """The chunks of runs, which begin at the position of a content; it is moved behind them."""
         chunks = []
         time_ms = int(time.time() * 1000)
@@ -817,7 +817,7 @@ class TailInput:
                 lines=run.lines,
                 tags=self._lane.tags,
             )
-            chunks.append(Chunk(run.payload, run.count, origin, time_ms, run.mark, run.kind))
+            chunks.append(RecordChunk(run.payload, run.count, origin, time_ms, run.mark, run.kind))
             content.end += run.size
             content.line += run.lines if content.line >= 0 else 0
         if block:

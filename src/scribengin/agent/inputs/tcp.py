@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.agent.inputs import Chunk, InputReport
+from scribengin.agent.inputs import InputReport, RecordChunk
 from scribengin.agent.inputs.line_streams import LineCutter, OriginJoiner, origin_of
 from scribengin.agent.inputs.sockets import ServerCertificate, StreamServer, listen_place, refuse_exposure
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TcpInput:
-    """Lines of many connections; see `scribengin.agent.inputs.Input`."""
+    """Lines of many connections; see `scribengin.agent.inputs.RecordInput`."""
 
     def __init__(self, lane: LaneConfig) -> None:
         options = lane.options
@@ -41,7 +41,7 @@ class TcpInput:
         self.server = StreamServer(place, certificate)
         self._joiner = OriginJoiner(lane)
 
-    def poll(self, most_bytes: int) -> list[Chunk]:
+    def poll(self, most_bytes: int) -> list[RecordChunk]:
         """Lines that have come."""
         for connection, data in self.server.read(most_bytes):
             cutter = connection.decoder
