@@ -117,6 +117,13 @@ def test_an_agent_is_listed_described_bound_drained_and_removed(bench: Bench) ->
     assert client.unbind_agent("logs", "edge", "db1").changed
     assert not client.unbind_agent("logs", "edge", "db1").changed
     assert client.agent("db1").tiers == ()
+    client.want("logs", "paused")
+    assert client.bind_agent("logs", "edge", "db1").changed
+    assert client.flow("logs").wanted.state == "paused"
+    assert client.bind_agent("logs", "edge", "db1", start=True).changed
+    assert client.flow("logs").wanted.state == "running"
+    assert not client.bind_agent("logs", "edge", "db1", start=True).changed
+    assert client.unbind_agent("logs", "edge", "db1").changed
 
     done = client.decommission_agent("web1")
     assert (done.changed, done.decommissioned, done.lanes) == (True, True, ("logs.access",))
@@ -172,6 +179,7 @@ def test_commands_show_agents_and_gateways_and_change_them(bench: Bench, tmp_pat
     assert "runs logs.edge version 1, of group web" in shown
     assert "http://g1:7443" in shown
     assert says(commands.map_, NODE, "web1") == "logs.edge will run at agent web1\n"
+    assert says(commands.start_tier, NODE, "web1") == "logs.edge will run at agent web1, as before\n"
     assert says(commands.unmap, NODE, "web1") == "logs.edge is no longer mapped to agent web1\n"
     assert says(commands.drain, "web1") == "agent web1 reads nothing more; not committed yet: logs.access\n"
     reports(bench.person, "web1", lane={"committed": 90, "waiting_bytes": 0})

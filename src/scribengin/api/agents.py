@@ -66,14 +66,17 @@ def agent_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("recommission agent", agent[:_LONGEST], act)
 
     @routes.put("/flows/{flow}/tiers/{tier}/agents/{agent}", response_model=AgentBound)
-    def bind_agent(flow: str, tier: str, agent: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Run a tier of agents at that agent too, whatever its group is."""
+    def bind_agent(
+        flow: str, tier: str, agent: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)], start: Annotated[bool, Query()] = False
+    ) -> Response:
+        """Run a tier of agents at that agent too, whatever its group is. `start`: also set the desired state of its flow to running."""
 
         def act(registry: Registry) -> AgentBound:
             asked.check_flow(flow)
-            return AgentBound(f"{flow}.{tier}", agent, agents.bind_agent(registry, f"{flow}.{tier}", agent, by=asked.who.name))
+            changed = agents.bind_agent(registry, f"{flow}.{tier}", agent, by=asked.who.name, start=start)
+            return AgentBound(f"{flow}.{tier}", agent, changed)
 
-        return asked.write(f"map {tier} at agent {agent}"[:_LONGEST], flow, act)
+        return asked.write(f"{'spawn' if start else 'map'} {tier} at agent {agent}"[:_LONGEST], flow, act)
 
     @routes.delete("/flows/{flow}/tiers/{tier}/agents/{agent}", response_model=AgentBound)
     def unbind_agent(flow: str, tier: str, agent: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:

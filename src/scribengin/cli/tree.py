@@ -223,6 +223,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
                 "list": CommandEntry("List agents: state, backlog, last report.", "agents:list_"),
                 "describe": CommandEntry("Show the tiers, lanes and gateways of an agent.", "agents:describe"),
                 "map": CommandEntry("Run a tier at an agent of another group too.", "agents:map_"),
+                "start-tier": CommandEntry("Bind a tier to an agent and start its flow (map, then resume).", "agents:start_tier"),
                 "unmap": CommandEntry("Remove the binding of a tier to an agent.", "agents:unmap"),
                 "drain": CommandEntry("Stop the inputs of an agent; it hands over what it has read.", "agents:drain"),
                 "undrain": CommandEntry("Allow a drained agent to read again.", "agents:undrain"),

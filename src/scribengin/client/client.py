@@ -384,9 +384,10 @@ class HostClient(VerbClient):
         """An agent: its lanes, the tiers that run there, its chain of gateways. Raises Refused if there is no agent of that name."""
         return self._get(f"/v1/agents/{part(name)}", AgentView)
 
-    def bind_agent(self, flow: str, tier: str, agent: str) -> AgentBound:
-        """Run a tier of agents at an agent, whatever its group is."""
-        return self._write("PUT", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/agents/{part(agent)}", None, AgentBound, None)
+    def bind_agent(self, flow: str, tier: str, agent: str, *, start: bool = False) -> AgentBound:
+        """Run a tier of agents at an agent, whatever its group is. `start`: also set the desired state of its flow to running."""
+        path = f"/v1/flows/{part(flow)}/tiers/{part(tier)}/agents/{part(agent)}" + ("?start=true" if start else "")
+        return self._write("PUT", path, None, AgentBound, None)
 
     def unbind_agent(self, flow: str, tier: str, agent: str) -> AgentBound:
         """Remove the binding of a tier to an agent."""

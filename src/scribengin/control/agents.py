@@ -257,14 +257,15 @@ def _age_s(oldest_ms: int, now_s: float) -> float | None:
 # What operators request.
 
 
-def bind_agent(registry: Registry, node: str, agent: str, *, by: str) -> bool:
+def bind_agent(registry: Registry, node: str, agent: str, *, by: str, start: bool = False) -> bool:
     """Let an agent run a tier, also if it is not of the tier's group.
 
     Args:
         registry: The registry.
         node: The tier, as `FLOW.TIER`.
         agent: The agent.
-        by: The user, for the record.
+        by: The user, for the records.
+        start: Also set the desired state of its flow to running.
 
     Returns:
         False if the tier is bound to it already.
@@ -273,6 +274,7 @@ def bind_agent(registry: Registry, node: str, agent: str, *, by: str) -> bool:
         Refused: There is no such tier of agents, or no such agent, or it is decommissioned.
     """
     _check_tier(registry, node)
+    flow = node.partition(".")[0]
 
     def attempt() -> bool:
         there = read_agent(registry, agent)
@@ -282,10 +284,15 @@ def bind_agent(registry: Registry, node: str, agent: str, *, by: str) -> bool:
                 remedy=f"to undo this, run: scribengin agent undrain {agent}",
                 code="agent-decommissioned",
             )
-        if node in there.tiers and there.tiers[node] is None:
-            return False
-        registry.commit(put(registry, MAPPED(agent, node), Mapped(by=by, at=now_text())), Require(AGENT(agent).path))
-        return True
+        writes = []
+        if node not in there.tiers or there.tiers[node] is not None:
+            writes.append(put(registry, MAPPED(agent, node), Mapped(by=by, at=now_text())))
+        entry, desired = registry.read(DESIRED(flow).path), read_flow(registry, flow).desired
+        if start and desired.state != "running":
+            writes.append(DESIRED(flow).put(entry, replace(desired, state="running", by=by, at=now_text())))
+        if writes:
+            registry.commit(*writes, Require(AGENT(agent).path))
+        return bool(writes)
 
     return again(attempt)
 

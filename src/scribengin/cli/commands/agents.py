@@ -1,5 +1,5 @@
-"""`scribengin agent list|describe|map|unmap|drain|undrain|remove` and `scribengin gateway list|set-chain`: agents and gateways of a
-registry, through the masters."""
+"""`scribengin agent list|describe|map|start-tier|unmap|drain|undrain|remove` and `scribengin gateway list|set-chain`: agents and gateways
+of a registry, through the masters."""
 
 from __future__ import annotations
 
@@ -81,6 +81,23 @@ def map_(*, tier: str, agent: str, masters: Masters) -> CommandAnswer:
     """
     with masters.client() as client:
         changed = client.bind_agent(*parts_of(tier), agent).changed
+    said = f"{tier} will run at agent {agent}" + ("" if changed else ", as before")
+    return CommandAnswer({"tier": tier, "agent": agent, "changed": changed}, show=lambda: click.echo(said))
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("tier", metavar="FLOW.TIER")
+@_agent_argument
+@masters_option
+def start_tier(*, tier: str, agent: str, masters: Masters) -> CommandAnswer:
+    """Start a tier at an agent: bind it there and set the desired state of its flow to running, in one step.
+
+    \b
+    Example:
+      scribengin agent start-tier logs.edge db1
+    """
+    with masters.client() as client:
+        changed = client.bind_agent(*parts_of(tier), agent, start=True).changed
     said = f"{tier} will run at agent {agent}" + ("" if changed else ", as before")
     return CommandAnswer({"tier": tier, "agent": agent, "changed": changed}, show=lambda: click.echo(said))
 
