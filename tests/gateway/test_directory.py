@@ -48,6 +48,15 @@ def test_the_lanes_are_those_of_the_flow(tmp_path: Path) -> None:
     assert [member.url for member in config.gateways] == ["http://g1"]
 
 
+def test_the_size_of_a_pack_comes_from_the_flow(tmp_path: Path) -> None:
+    flow = write_flow(tmp_path, "1s, pack: {rows: 500, bytes: 64KiB}")
+    (lane,) = FileDirectory([flow], tmp_path / "own").lanes().values()
+    assert (lane.config.frame_rows, lane.config.frame_bytes, lane.config.linger_s) == (500, 65_536, 1.0)
+    write_flow(tmp_path, "1s, pack: {rows: 500}")
+    (lane,) = FileDirectory([flow], tmp_path / "own").lanes().values()
+    assert (lane.config.frame_rows, lane.config.frame_bytes) == (500, 2**20)
+
+
 def test_a_gateway_of_another_group_does_not_serve_the_lane(tmp_path: Path) -> None:
     flow = write_flow(tmp_path)
     assert not FileDirectory([flow], tmp_path / "own", gateways="inner").lanes()

@@ -159,6 +159,9 @@ def _lane(flow: Flow, source: Source, readers: tuple[str, ...], version: int) ->
     options = SOURCE.filled(source.options, flow.defaults.profile)
     tier = tier_of_agents(flow, source.id)
     limit = options["limit"] or {}
+    pack = SOURCE.option("pack")
+    assert pack is not None
+    size = pack.filled(options["pack"] or {})
     travelling = {name: list(value) if isinstance(value := options[name], tuple) else value for name in sorted(INPUT_OPTIONS)}
     for name in ("path", "exclude"):
         if isinstance(travelling[name], str):
@@ -176,6 +179,8 @@ def _lane(flow: Flow, source: Source, readers: tuple[str, ...], version: int) ->
         durability=options["durability"],
         compression=options["compression"],
         sync=options["sync"],
+        frame_rows=size["rows"],
+        frame_bytes=size["bytes"],
         linger_s=options["linger"],
         spill_bytes=options["spill"],
         on_full=options["when_full"],

@@ -152,6 +152,25 @@ SOURCE = NodeType(
         Option("sync", "text", "when an agent's log is made durable: `each`, a time, or a size", "100ms", example="1MiB", pace=True),
         Option("compression", "choice", "compression of records on their way", None, ("none", "gzip", "zstd", "lz4"), pace=True),
         Option("linger", "duration", "the longest time that a record waits for others at the agent", 0.2, low=0.0, pace=True),
+        Option(
+            "pack",
+            "section",
+            "how many records travel together",
+            None,
+            example="{rows: 1000}",
+            pace=True,
+            keys=(
+                Option("rows", "int", "at most so many records", 16_384, low=1),
+                Option(
+                    "bytes",
+                    "bytes",
+                    "at most so many bytes before compression, unless one record has more",
+                    2**20,
+                    low=4096,
+                    high=4 * 2**20,
+                ),
+            ),
+        ),
         Option("spill", "bytes", "the largest size of an agent's log", None, low=2**20, pace=True),
         Option("when_full", "choice", "what an agent does when its log is full", "wait", ("wait", "drop_oldest")),
         Option(
