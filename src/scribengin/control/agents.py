@@ -287,9 +287,10 @@ def bind_agent(registry: Registry, node: str, agent: str, *, by: str, start: boo
         writes = []
         if node not in there.tiers or there.tiers[node] is not None:
             writes.append(put(registry, MAPPED(agent, node), Mapped(by=by, at=now_text())))
-        entry, desired = registry.read(DESIRED(flow).path), read_flow(registry, flow).desired
-        if start and desired.state != "running":
-            writes.append(DESIRED(flow).put(entry, replace(desired, state="running", by=by, at=now_text())))
+        if start:
+            entry, desired = registry.read(DESIRED(flow).path), read_flow(registry, flow).desired
+            if desired.state != "running":
+                writes.append(DESIRED(flow).put(entry, replace(desired, state="running", by=by, at=now_text())))
         if writes:
             registry.commit(*writes, Require(AGENT(agent).path))
         return bool(writes)

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from scribengin.core.errors import Refused, Unreachable, text_of
@@ -206,19 +207,8 @@ def _entry_after(write: Write) -> RegistryEntry | Damaged | None:
 
 
 def _lane_record(lane: LaneReport) -> AgentLaneRecord:
-    return AgentLaneRecord(
-        state=lane.state,
-        version=lane.version,
-        incarnation=lane.incarnation,
-        read=lane.read,
-        stored=lane.stored,
-        committed=lane.committed,
-        waiting_bytes=lane.waiting_bytes,
-        oldest_ms=lane.oldest_ms,
-        dropped=lane.dropped,
-        files=lane.files,
-        message=lane.message[:_MESSAGE],
-    )
+    record = msgspec.convert(lane, AgentLaneRecord, from_attributes=True)
+    return msgspec.structs.replace(record, message=lane.message[:_MESSAGE])
 
 
 def _report_of(agent: str, record: AgentRecord) -> AgentReport:
@@ -228,21 +218,6 @@ def _report_of(agent: str, record: AgentRecord) -> AgentReport:
         group=record.group,
         release=record.release,
         revision=record.revision,
-        lanes={
-            name: LaneReport(
-                incarnation=lane.incarnation,
-                state=lane.state,
-                read=lane.read,
-                stored=lane.stored,
-                committed=lane.committed,
-                waiting_bytes=lane.waiting_bytes,
-                oldest_ms=lane.oldest_ms,
-                dropped=lane.dropped,
-                files=lane.files,
-                version=lane.version,
-                message=lane.message,
-            )
-            for name, lane in record.lanes.items()
-        },
+        lanes={name: msgspec.convert(lane, LaneReport, from_attributes=True) for name, lane in record.lanes.items()},
         message=record.message,
     )

@@ -730,7 +730,7 @@ class AgentLaneRecord(Record):
     """A lane of an agent, as it reported it. Numbers count the records of the incarnation."""
 
     state: str = "running"
-    """`running`, `waiting` (no gateway accepts frames), `full`, `paused`, `failed`"""
+    """`running`, `waiting` (no gateway accepts frames), `full`, `paused`, `failed`, `ended` (a standard input that is closed)"""
     version: int = 0
     """the version of the flow that it runs"""
     incarnation: str = ""

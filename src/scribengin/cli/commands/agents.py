@@ -79,10 +79,7 @@ def map_(*, tier: str, agent: str, masters: Masters) -> CommandAnswer:
     Example:
       scribengin agent map logs.edge db1
     """
-    with masters.client() as client:
-        changed = client.bind_agent(*parts_of(tier), agent).changed
-    said = f"{tier} will run at agent {agent}" + ("" if changed else ", as before")
-    return CommandAnswer({"tier": tier, "agent": agent, "changed": changed}, show=lambda: click.echo(said))
+    return _bound(tier, agent, masters, start=False)
 
 
 @click.command(cls=AnsweringCommand)
@@ -96,10 +93,7 @@ def start_tier(*, tier: str, agent: str, masters: Masters) -> CommandAnswer:
     Example:
       scribengin agent start-tier logs.edge db1
     """
-    with masters.client() as client:
-        changed = client.bind_agent(*parts_of(tier), agent, start=True).changed
-    said = f"{tier} will run at agent {agent}" + ("" if changed else ", as before")
-    return CommandAnswer({"tier": tier, "agent": agent, "changed": changed}, show=lambda: click.echo(said))
+    return _bound(tier, agent, masters, start=True)
 
 
 @click.command(cls=AnsweringCommand)
@@ -238,6 +232,13 @@ def set_chain(
         {"group": group, **msgspec.to_builtins(chain)},
         show=lambda: click.echo(f"agents get the new order of the gateways of {group} with their next configuration"),
     )
+
+
+def _bound(tier: str, agent: str, masters: Masters, *, start: bool) -> CommandAnswer:
+    with masters.client() as client:
+        changed = client.bind_agent(*parts_of(tier), agent, start=start).changed
+    said = f"{tier} will run at agent {agent}" + ("" if changed else ", as before")
+    return CommandAnswer({"tier": tier, "agent": agent, "changed": changed}, show=lambda: click.echo(said))
 
 
 def _row(agent: Mapping[str, Any]) -> dict[str, Any]:
