@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.control_programs import NotInTime
-from harness.faults.control.report import append_life, line_of_life, read_lives, write_lives_report
+from harness.faults.control.report import run_lives
 from harness.faults.control.strikes import LifeTold, Struck
 from harness.faults.drivers import CampaignEnded
 from harness.faults.edge_life import EdgeLife, EdgeShape
@@ -57,23 +57,20 @@ def run_edge_campaign(
     if not ways or kind not in KINDS:
         raise click.UsageError(f"ONLY={only}: write edge, or edge:WAY with one of {', '.join(EDGE_WAYS)}")
     light = kind.endswith("-light")
-    lives, failed = read_lives(folder, kind), 0
-    again = next((life for life in reversed(lives) if life.seed == seed), None)
-    number = seed if seed is not None else max((life.seed for life in lives), default=0) + 1
-    deadline = time.monotonic() + minutes * 60
-    while True:
-        shape = EdgeShape.of_seed(number, light=light)
-        chosen = again.ways if again is not None else choose_ways(shape, random.Random(number), ways, lives, strikes)
-        click.echo(f"  seed {number}  {shape}: {' '.join(chosen)} …", err=True)
-        told = live(folder / "work" / f"{kind}-{number}", shape, chosen, number, stop, limit_s=limit_s)
-        lives.append(told)
-        failed += told.verdict == "failed"
-        append_life(folder, kind, told)
-        write_lives_report(folder, kind, EDGE_WAYS, lives)
-        click.echo(line_of_life(told))
-        number += 1
-        if again is not None or time.monotonic() > deadline:
-            return failed
+
+    def shape(number: int) -> EdgeShape:
+        return EdgeShape.of_seed(number, light=light)
+
+    return run_lives(
+        folder,
+        kind,
+        EDGE_WAYS,
+        minutes=minutes,
+        seed=seed,
+        choose=lambda number, lives: choose_ways(shape(number), random.Random(number), ways, lives, strikes),
+        live=lambda number, chosen: live(folder / "work" / f"{kind}-{number}", shape(number), chosen, number, stop, limit_s=limit_s),
+        about=lambda number: f"{shape(number)}: ",
+    )
 
 
 def choose_ways(shape: EdgeShape, rng: random.Random, ways: Sequence[str], lives: Sequence[LifeTold], strikes: int) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.control_programs import NotInTime
-from harness.faults.control.report import append_life, line_of_life, read_lives, write_lives_report
+from harness.faults.control.report import run_lives
 from harness.faults.control.strikes import LifeTold, Struck
 from harness.faults.drivers import CampaignEnded
 from harness.faults.yarn_ways import YARN_WAYS
@@ -23,6 +23,7 @@ from harness.yarn_plane import ROWS, YarnPlane
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Sequence
     from pathlib import Path
 
 CAMPAIGN = "yarn"
@@ -50,25 +51,18 @@ def run_yarn_campaign(folder: Path, only: str, *, minutes: float, seed: int | No
     ways = tuple(way for way in YARN_WAYS if any(word in way for word in words))
     if not ways:
         raise click.UsageError(f"ONLY={only}: write yarn, or yarn:WAY with one of {', '.join(YARN_WAYS)}")
-    lives, failed = read_lives(folder, CAMPAIGN), 0
-    again = next((life for life in reversed(lives) if life.seed == seed), None)
-    number = seed if seed is not None else max((life.seed for life in lives), default=0) + 1
-    deadline = time.monotonic() + minutes * 60
-    while True:
-        chosen = again.ways if again is not None else _choose(random.Random(number), ways, lives, strikes)
-        click.echo(f"  seed {number}  {' '.join(chosen)} …", err=True)
-        told = _live(folder / "work" / f"yarn-{number}", chosen, number, stop)
-        lives.append(told)
-        failed += told.verdict == "failed"
-        append_life(folder, CAMPAIGN, told)
-        write_lives_report(folder, CAMPAIGN, YARN_WAYS, lives)
-        click.echo(line_of_life(told))
-        number += 1
-        if again is not None or time.monotonic() > deadline:
-            return failed
+    return run_lives(
+        folder,
+        CAMPAIGN,
+        YARN_WAYS,
+        minutes=minutes,
+        seed=seed,
+        choose=lambda number, lives: _choose(random.Random(number), ways, lives, strikes),
+        live=lambda number, chosen: _live(folder / "work" / f"yarn-{number}", chosen, number, stop),
+    )
 
 
-def _choose(rng: random.Random, ways: tuple[str, ...], lives: list[LifeTold], strikes: int) -> tuple[str, ...]:
+def _choose(rng: random.Random, ways: tuple[str, ...], lives: Sequence[LifeTold], strikes: int) -> tuple[str, ...]:
     """Choose `strikes` ways: those that were used least come first; if there are fewer, they are repeated."""
     met = Counter(strike.way for life in lives for strike in life.strikes)
     return (*islice(cycle(sorted(ways, key=lambda way: (met[way], rng.random()))), strikes),)

@@ -1,18 +1,20 @@
-"""The stored results of a campaign whose lives run a control plane (`control.jsonl`, `yarn.jsonl`, `edge.jsonl`, one life per line), and
-the report about them (`control.md`, `yarn.md`, `edge.md`)."""
+"""The lives of a campaign: the loop that runs them, their stored results (`control.jsonl`, `yarn.jsonl`, `edge.jsonl`, one life per line),
+and the report about them (`control.md`, `yarn.md`, `edge.md`)."""
 
 from __future__ import annotations
 
 import statistics
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 from harness.faults.control.strikes import LifeTold, Struck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 _TITLES = {
@@ -48,6 +50,47 @@ def append_life(folder: Path, campaign: str, life: LifeTold) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{campaign}.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(asdict(life)) + b"\n")
+
+
+def run_lives(
+    folder: Path,
+    campaign: str,
+    ways: Iterable[str],
+    *,
+    minutes: float,
+    seed: int | None,
+    choose: Callable[[int, Sequence[LifeTold]], tuple[str, ...]],
+    live: Callable[[int, tuple[str, ...]], LifeTold],
+    about: Callable[[int], str] = lambda _: "",
+) -> int:
+    """Run lives one after the other until the time is over, and store each; returns the number of lives that failed.
+
+    Args:
+        folder: The folder of the campaign.
+        campaign: The name of its files.
+        ways: All that the report has a row for.
+        minutes: No life begins after this time.
+        seed: The seed of the first life. A life that was run before with this seed is repeated, alone. None: the next new seed.
+        choose: Returns the ways of a life by its seed and the lives before it.
+        live: Runs a life by its seed and its ways.
+        about: What else the terminal shows of a life, by its seed.
+    """
+    lives, failed = read_lives(folder, campaign), 0
+    again = next((life for life in reversed(lives) if life.seed == seed), None)
+    number = seed if seed is not None else max((life.seed for life in lives), default=0) + 1
+    deadline = time.monotonic() + minutes * 60
+    while True:
+        chosen = again.ways if again is not None else choose(number, lives)
+        click.echo(f"  seed {number}  {about(number)}{' '.join(chosen)} …", err=True)
+        told = live(number, chosen)
+        lives.append(told)
+        failed += told.verdict == "failed"
+        append_life(folder, campaign, told)
+        write_lives_report(folder, campaign, ways, lives)
+        click.echo(line_of_life(told))
+        number += 1
+        if again is not None or time.monotonic() > deadline:
+            return failed
 
 
 def write_lives_report(folder: Path, campaign: str, ways: Iterable[str], lives: Sequence[LifeTold]) -> Path:
