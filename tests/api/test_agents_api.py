@@ -29,6 +29,7 @@ from scribengin.registry.records import (
     TierSpec,
 )
 from scribengin.registry.tree import AGENT, GATEWAY, HOST, MAPPED, ROLL_OUT
+from tests.plugins.remedies import mentions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,6 +140,32 @@ def test_an_agent_is_listed_described_bound_drained_and_removed(bench: Bench) ->
         refused(lambda act=act: act("web2"), "agent-unknown", 'did you mean "web1"')
     refused(lambda: client.bind_agent("logs", "core", "web1"), "tier-unknown", "its tiers of agents: edge")
     refused(lambda: client.set_chain("dmz", ChainSettings(costs={"g1": 0.0})), "group-cost", "above 0")
+
+
+@pytest.mark.executes("agent-decommissioned", "agent-unknown", "agent-up", "group-unknown")
+def test_what_is_refused_names_commands_that_help(bench: Bench, says: Callable[..., dict[str, Any]]) -> None:
+    submitted(bench.person)
+    reports(bench.person, "web1")
+    gateway(bench.person, "g1")
+    bench.master()
+
+    def remedy_of(code: str, *words: str) -> list[str]:
+        [problem] = says(*words)["problems"]
+        assert problem["code"] == code, problem
+        return list(mentions(problem["remedy"])[0].words)
+
+    def done(words: list[str]) -> Any:
+        said = says(*words)
+        assert said["ok"], said
+        return said["result"]
+
+    drained = done(remedy_of("agent-up", "agent", "remove", "web1"))
+    assert drained["decommissioned"]
+    undrained = done(remedy_of("agent-decommissioned", "agent", "map", NODE, "web1"))
+    assert not undrained["decommissioned"]
+    assert done(["agent", "map", NODE, "web1"])["changed"]
+    assert [row["agent"] for row in done(remedy_of("agent-unknown", "agent", "describe", "quite-another"))] == ["web1"]
+    assert [row["gateway"] for row in done(remedy_of("group-unknown", "gateway", "set-chain", "no group", "--disable", "g1"))] == ["g1"]
 
 
 def refused(act: Callable[[], object], code: str, remedy: str) -> None:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 SCHEMA = "schema: 'id BIGINT, s STRING, country STRING, ts TIMESTAMP'"
 BESIDE = {
-    "http": {"delivery": "at_least_once"},
-    "spark": {"delivery": "at_least_once", "path": "out/kept"},
-    "summary": {"sql": '"SELECT country, count(*) AS n FROM rows GROUP BY country"'},
+    ("source", "agents"): {"path": "/var/log/app.log"},
+    ("sink", "http"): {"delivery": "at_least_once"},
+    ("sink", "spark"): {"delivery": "at_least_once", "path": "out/kept"},
+    ("sink", "summary"): {"sql": '"SELECT country, count(*) AS n FROM rows GROUP BY country"'},
 }
-"""what a sink needs beside the options that are declared as required"""
+"""what a connector needs beside the options that are declared as required"""
 TEXTS = [
     *("", "  ", "a\nb", "a\0b", "x" * 300, "é", "a b", "~nobody9/x", "/proc/nope/out", "/etc/passwd/x"),
     *(
@@ -59,8 +60,7 @@ def good(option: Option) -> str:
 
 
 def needed(node: NodeType) -> dict[str, str]:
-    beside = BESIDE.get(node.type, {}) if node.role == "sink" else {}
-    return {option.name: good(option) for option in node.options if option.required} | beside
+    return {option.name: good(option) for option in node.options if option.required} | BESIDE.get((node.role, node.type), {})
 
 
 def flow_text(node: NodeType, options: Mapping[str, str]) -> str:
