@@ -193,7 +193,7 @@ def sinks(draw: st.DrawFn, id_: str, known: list[str]) -> Sink:
 def alerts(draw: st.DrawFn) -> Alert:
     measure = draw(st.sampled_from(get_args(Measure)))
     spans = durations.filter(lambda s: 1.0 <= s <= 14 * 86400.0)
-    over = 0.0 if measure == "progress" else draw(spans) if measure == "lag_s" else float(draw(st.integers(0, 10**9)))
+    over = 0.0 if measure in ("progress", "agent") else draw(spans) if measure == "lag_s" else float(draw(st.integers(0, 10**9)))
     condition = Condition(measure, over, draw(spans))
     return Alert(draw(ids), condition, draw(st.sampled_from(["", "https://a.example/b"])), tuple(draw(st.lists(texts, max_size=2))))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct(">BBhBi")
 """version, flags, stream, operation, length"""
 _ERROR, _EXECUTE, _BATCH = 0x00, 0x0A, 0x0D
+_SUPPORTED = 0x06
 _ANSWER = 0x84
 OVERLOADED = struct.pack(">iH", 0x1001, 8) + b"too busy"
 WRITE_TIMEOUT = struct.pack(">iH", 0x1100, 8) + b"too late" + struct.pack(">Hii", 6, 0, 1) + struct.pack(">H", 14) + b"UNLOGGED_BATCH"
@@ -66,8 +67,11 @@ class FrameDoor:
     def _answer(self, server: socket.socket, client: socket.socket, instead: dict[int, bytes]) -> None:
         with suppress(OSError):
             while frame := _frame(server):
-                error = instead.pop(frame[0][2], None)
-                client.sendall(_HEADER.pack(*frame[0]) + frame[1] if error is None else _error(frame[0][2], error))
+                (_, _, stream, operation, _), body = frame
+                if operation == _SUPPORTED:  # it reads frames, so it offers no compression
+                    body = body.replace(b"lz4", b"lz0").replace(b"snappy", b"snapp0")
+                error = instead.pop(stream, None)
+                client.sendall(_HEADER.pack(*frame[0]) + body if error is None else _error(stream, error))
             client.shutdown(socket.SHUT_RDWR)
 
 
