@@ -36,8 +36,10 @@ THERE = {"flow": "numbers", "tier": "main"}
 
 EACH_TIME = {
     "bring_package": "the same bytes under the same hash",
+    "close_session": "a session that is over stays over",
     "make_token": "what it answers is written down nowhere",
     "plan_topology": "changes nothing",
+    "open_session": "what it answers is written down nowhere",
     "progress": "tells how things are",
     "test_alerts": "sends a test each time",
 }

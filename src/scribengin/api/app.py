@@ -11,7 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scribengin.api.agents import agent_routes
-from scribengin.api.auth import Role
+from scribengin.api.auth import Role, session_of
+from scribengin.api.console_files import console_routes
 from scribengin.api.events import event_routes
 from scribengin.api.flow_routes import flow_routes
 from scribengin.api.groups import group_routes
@@ -26,6 +27,7 @@ from scribengin.api.progress import router
 from scribengin.api.quotas import quota_routes
 from scribengin.api.records import record_routes
 from scribengin.api.request_limits import BodyLimit
+from scribengin.api.sessions import session_routes
 from scribengin.api.state_routes import answer_routes, letter_routes
 from scribengin.api.token_routes import token_routes
 from scribengin.api.workflows import workflow_routes
@@ -66,6 +68,8 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(agent_routes(may))
     app.include_router(token_routes(may))
     app.include_router(master_routes(may))
+    app.include_router(session_routes(plane, may))
+    app.include_router(console_routes())
     if plane.watch is not None:
         app.include_router(router(plane.watch, [may(Role.VIEWER, by_labels=True)], [may(Role.OPERATOR, by_labels=True)]))
     app.add_middleware(BodyLimit)
@@ -84,7 +88,7 @@ def _gate(plane: Plane) -> Callable[..., Any]:
         def asked(request: Request) -> ApiRequest:
             name, address = "", request.client.host if request.client is not None else ""
             try:
-                if "Authorization" in request.headers:
+                if "Authorization" in request.headers or session_of(request):
                     plane.registry.sync()  # so that a revoked token is no longer valid, whichever master has revoked it
                 who = plane.gate.who(request)
                 name = who.name

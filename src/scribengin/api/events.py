@@ -171,6 +171,7 @@ def _seen(mirror: Mirror, flow: str) -> FlowRevision | None:
         return None
     stands = stored_as(status, STATUS(flow)) if isinstance(status, RegistryEntry) else None
     known = stands if isinstance(stands, Stored) else None
-    row = row_of(flow_records.ObservedFlow(flow, wanted.record, None if known is None else known.record))
+    labels = labels_of(mirror, flow)
+    row = row_of(flow_records.ObservedFlow(flow, wanted.record, None if known is None else known.record), labels)
     revision = max(wanted.entry.changed, 0 if known is None else known.entry.changed)
-    return FlowRevision(row, revision, labels_of(mirror, flow))
+    return FlowRevision(row, revision, labels)

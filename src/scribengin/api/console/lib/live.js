@@ -1,0 +1,118 @@
+// What changes by itself: answers that are asked for again, and the stream of changes of flows, which resumes where it was cut.
+import {address, get} from "./api.js";
+import {useEffect, useRef, useState} from "./html.js";
+
+/** A value that components follow. */
+export class Store {
+  #followers = new Set();
+  constructor(value) { this.value = value; }
+  set(value) {
+    this.value = value;
+    this.#followers.forEach((follower) => follower(value));
+  }
+  follow(follower) {
+    this.#followers.add(follower);
+    return () => this.#followers.delete(follower);
+  }
+}
+
+/** The present value of a store. */
+export function useStore(store) {
+  const [value, set] = useState(store.value);
+  useEffect(() => { set(store.value); return store.follow(set); }, [store]);
+  return value;
+}
+
+/** Since when the master has not answered (milliseconds since 1970), null while it does. */
+export const lost = new Store(null);
+const answered = () => { if (lost.value !== null) lost.set(null); };
+const failed = (error) => { if ((!error.status || error.status >= 502) && lost.value === null) lost.set(Date.now()); };
+
+/**
+ * The answer to a GET, asked for again every `every` seconds while the page is visible, and after each failure.
+ * Returns {data, error, at, again}: after a failure `data` stays, and `at` says how old it is.
+ */
+export function useAnswer(where, {every = 0, pick = (data) => data} = {}) {
+  const [state, setState] = useState({data: null, error: null, at: null, where: null});
+  const again = useRef(() => {});
+  useEffect(() => {
+    if (where === null) return undefined;
+    let timer = 0, over = false, tries = 0;
+    const abort = new AbortController();
+    async function ask() {
+      clearTimeout(timer);
+      if (document.hidden && every) return;
+      try {
+        const data = pick(await get(where, {signal: abort.signal}));
+        if (over) return;
+        tries = 0;
+        answered();
+        setState({data, error: null, at: Date.now(), where});
+        if (every) timer = setTimeout(ask, every * 1000);
+      } catch (error) {
+        if (over || error.name === "AbortError") return;
+        failed(error);
+        setState((before) => ({...(before.where === where ? before : {data: null, at: null}), error, where}));
+        const passing = !error.status || error.status >= 500 || error.status === 429;
+        tries += 1;
+        if (every || passing) timer = setTimeout(ask, Math.min(10, passing ? 2 ** Math.min(tries, 4) / 2 : Math.max(every, 2)) * 1000);
+      }
+    }
+    const shown = () => { if (!document.hidden) ask(); };
+    again.current = ask;
+    document.addEventListener("visibilitychange", shown);
+    ask();
+    return () => {
+      over = true;
+      abort.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", shown);
+    };
+  }, [where, every]);
+  const mine = state.where === where;
+  return {data: mine ? state.data : null, error: mine ? state.error : null, at: mine ? state.at : null, again: () => again.current()};
+}
+
+/** All flows by name, as the stream of events tells them; null before the first event. */
+export const flows = new Store(null);
+
+/** Follow the stream of events, from now on. Browsers open it again themselves, and send the number of the last event. */
+export function followFlows() {
+  let known = new Map();
+  const stream = new EventSource(address("events"));
+  const read = (handle) => (event) => {
+    answered();
+    handle(JSON.parse(event.data));
+    flows.set(known);
+  };
+  let queued = null;
+  const later = (handle) => (event) => {  // a new stream has an event for each flow: they are shown as one
+    answered();
+    known = queued === null ? new Map(known) : known;
+    handle(JSON.parse(event.data));
+    queued ??= requestAnimationFrame(() => { queued = null; flows.set(known); });
+  };
+  stream.addEventListener("flows", read((names) => {
+    const there = new Set(names);
+    known = new Map([...known].filter(([name]) => there.has(name)));
+  }));
+  stream.addEventListener("flow", later(({flow}) => known.set(flow.flow, flow)));
+  stream.addEventListener("deleted", later(({flow}) => known.delete(flow.flow)));
+  stream.onerror = () => {
+    failed({});
+    if (stream.readyState === EventSource.CLOSED) setTimeout(() => { end = followFlows(); }, 2000);
+  };
+  let end = () => stream.close();
+  return () => end();
+}
+
+/** Seconds since a moment, counted on while it is shown. */
+export function useAge(since) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    if (since === null) return undefined;
+    const timer = setInterval(() => tick((n) => n + 1), 1000);
+    return () => clearInterval(timer);
+  }, [since]);
+  return since === null ? null : (Date.now() - since) / 1000;
+}
