@@ -10,8 +10,7 @@ import {session} from "./lib/session.js";
 const PAGES = [
   ["/", "fleet", "Fleet"],
   ["/flows/:flow", "flow", "Fleet"],
-  ["/flows/:flow/:part", "flow", "Fleet"],
-  ["/flows/:flow/:part/:item", "flow", "Fleet"],
+  ["/flows/:flow/node/:node", "flow", "Fleet"],
 ];
 const MENU = [["Fleet", "#/"]];
 
