@@ -1,4 +1,4 @@
-"""The third-party modules of the console: whole, of the locked versions, with their licenses, and fit for a strict content security policy."""
+"""The third-party modules of the console: of the locked versions, with their licenses, fit for a strict content security policy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_the_files_are_those_that_are_listed() -> None:
     assert sum(path.stat().st_size for path in VENDOR.iterdir()) < 200_000
 
 
-@pytest.mark.parametrize(("folder", "name"), [*((VENDOR, name) for name in FILES), (TESTS, "axe.min.js")], ids=lambda value: str(value)[-10:])
+@pytest.mark.parametrize(
+    ("folder", "name"), [*((VENDOR, name) for name in FILES), (TESTS, "axe.min.js")], ids=lambda value: str(value)[-10:]
+)
 def test_a_file_is_whole_and_of_the_locked_version(folder: Path, name: str) -> None:
     listed = versions(folder)[name]
     assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == listed["sha256"]
@@ -65,7 +67,9 @@ def test_each_package_has_its_license(folder: Path) -> None:
     listed = versions(folder)
     packages = {each["package"] for each in listed.values()} | ({"@dagrejs/graphlib"} if folder == VENDOR else set())
     for package in packages:
-        of_package = re.search(rf"^=+\n{package} {locked()[package]['version']} \(.+\): (.+)\n=+\n\n(.+?)(?=^=|\Z)", texts, re.M | re.S)
+        of_package = re.search(
+            rf"^=+\n{package} {locked()[package]['version']} \([^\n]+\): ([^\n]+)\n=+\n\n(.+?)(?=^=|\Z)", texts, re.M | re.S
+        )
         assert of_package is not None, package
         assert {name for name, each in listed.items() if each["package"] == package} <= {*of_package[1].split(", ")}
         assert re.search("Permission is hereby granted|Apache License|Mozilla Public License", of_package[2]), package
@@ -113,6 +117,11 @@ def test_a_module_is_adapted_to_its_folder() -> None:
 
 
 def test_a_lock_is_written_without_addresses() -> None:
-    package = {"version": "1.0.0", "resolved": "https://example.org/a.tgz", "integrity": "sha512-a", "funding": {"url": "https://example.org"}}
+    package = {
+        "version": "1.0.0",
+        "resolved": "https://example.org/a.tgz",
+        "integrity": "sha512-a",
+        "funding": {"url": "https://example.org"},
+    }
     written = json.loads(maker().without_addresses(json.dumps({"packages": {"node_modules/a": package}})))
     assert written == {"packages": {"node_modules/a": {"version": "1.0.0", "integrity": "sha512-a"}}}
