@@ -4,15 +4,41 @@ import {html, render, useEffect, useRef, useState} from "./lib/html.js";
 import {get, onSignedOut, send} from "./lib/api.js";
 import {clock, duration, zone} from "./lib/format.js";
 import {followFlows, lost, useAge, useStore} from "./lib/live.js";
-import {session} from "./lib/session.js";
+import {may, session} from "./lib/session.js";
 
 /** [pattern of the address, module, its place in the menu]; a name in the pattern becomes a property of the page. */
 const PAGES = [
   ["/", "fleet", "Fleet"],
   ["/flows/:flow", "flow", "Fleet"],
   ["/flows/:flow/node/:node", "flow", "Fleet"],
+  ["/flows/:flow/batches", "batches", "Fleet"],
+  ["/flows/:flow/workers", "workers", "Fleet"],
+  ["/flows/:flow/dead", "dead", "Fleet"],
+  ["/flows/:flow/dead/:key", "dead", "Fleet"],
+  ["/flows/:flow/trace", "trace", "Fleet"],
+  ["/flows/:flow/versions", "versions", "Fleet"],
+  ["/flows/:flow/operations", "flow_operations", "Fleet"],
+  ["/flows/:flow/logs", "logs", "Fleet"],
+  ["/apply", "apply", "Apply"],
+  ["/workflows", "workflows", "Workflows"],
+  ["/workflows/:workflow", "workflows", "Workflows"],
+  ["/operations", "operations", "Operations"],
+  ["/groups", "groups", "Groups"],
+  ["/agents", "agents", "Agents"],
+  ["/agents/:agent", "agent", "Agents"],
+  ["/hosts", "hosts", "Hosts"],
+  ["/hosts/:node", "host", "Hosts"],
+  ["/registry", "registry", "Registry"],
+  ["/registry/:path", "registry", "Registry"],
+  ["/tokens", "tokens", "Tokens"],
+  ["/audit", "audit", "Audit"],
 ];
-const MENU = [["Fleet", "#/"]];
+
+/** [name, address, the role that it is for]. */
+const MENU = [
+  ["Fleet", "#/", "viewer"], ["Apply", "#/apply", "editor"], ["Workflows", "#/workflows", "viewer"], ["Operations", "#/operations", "viewer"], ["Groups", "#/groups", "viewer"],
+  ["Agents", "#/agents", "viewer"], ["Hosts", "#/hosts", "viewer"], ["Registry", "#/registry", "admin"], ["Tokens", "#/tokens", "admin"], ["Audit", "#/audit", "admin"],
+];
 
 function found(hash) {
   const [path, query] = (hash.replace(/^#/, "") || "/").split("?");
@@ -133,7 +159,7 @@ function Console() {
   const place = found(hash).place;
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>skip to the content</a>
     <header class="top"><a class="brand" href="#/">Scribengin</a>
-      <nav aria-label="pages">${MENU.map(([name, href]) => html`<a href=${href} aria-current=${name === place ? "page" : undefined}>${name}</a>`)}</nav>
+      <nav aria-label="pages">${MENU.filter(([, , role]) => may(role)).map(([name, href]) => html`<a href=${href} aria-current=${name === place ? "page" : undefined}>${name}</a>`)}</nav>
       <${Choices} redraw=${() => redraw(turn + 1)}/></header>
     <${Connection}/>
     <main id="main" ref=${main} tabindex="-1" key=${turn}><${Page} hash=${hash}/></main>`;

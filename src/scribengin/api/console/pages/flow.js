@@ -107,7 +107,7 @@ function Panel({flow, graph, node, view, metrics}) {
 function Parts({flow, view, node}) {
   const graph = useAnswer(path`flows/${flow}/graph`, {every: 2});
   const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=60`, {every: 2});
-  const counts = useAnswer(path`flows/${flow}/dead-letters/counts`, {every: 10});
+  const counts = useAnswer(path`flows/${flow}/dead-letters/counts`, {stamp: metrics.data?.now?.dead ?? 0});
   const slow = new Set((metrics.data?.tiers || []).flatMap((tier) => tier.queries.map((query) => query.slowest?.node)).filter(Boolean));
   const dead = new Map();
   (counts.data?.groups || []).forEach((group) => dead.set(group.step, (dead.get(group.step) || 0) + group.count - group.replayed));
