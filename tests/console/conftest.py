@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -11,11 +12,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from harness.browser import require_browser
+from tests.api.conftest import Bench
+from tests.console.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-WAIT_MS = 30_000
+WAIT_MS = 60_000
 _NO_NAMES = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
 """neither a page nor Chromium itself reaches another machine"""
 _TELLS_VIOLATIONS = """\
@@ -85,3 +88,16 @@ def accessibility_faults() -> Callable[[Page], list[str]]:
         return [f"{rule['id']}: {rule['help']}: {', '.join(str(node['target']) for node in rule['nodes'])}" for rule in found["violations"]]
 
     return faults
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """Masters over a registry in memory; see tests/api."""
+    with ExitStack() as stack:
+        yield Bench(tmp_path, stack)
+
+
+@pytest.fixture
+def scene(bench: Bench) -> Scene:
+    """A master that needs no token, without flows."""
+    return Scene(bench, bench.master())

@@ -170,10 +170,12 @@ class Tokens:
     # Sessions of browsers. A session has a secret of its own, so that the token is not kept where web pages are.
 
     def open_session(self, token: str) -> OpenedSession | None:
-        """Open a session with a token; None if the token is unknown or expired. Sessions that are over are deleted."""
+        """Open a session with a token; None if the token is unknown or expired. Sessions that are over are deleted. Raises Refused if the
+        token gives no access to the API."""
         kept = self._prover.prove(token)
         if kept is None:
             return None
+        _who(kept).check(Role.VIEWER)
         now = datetime.now(UTC)
         secret, until = secrets.token_urlsafe(32), (now + timedelta(seconds=SESSION_S)).isoformat(timespec="seconds")
         spots = [SESSION(name) for name in names(self._registry, _SESSIONS) if SESSION.fits(name)]

@@ -49,13 +49,15 @@ export function Act({act, onClose, onDone, children}) {
   </${Dialog}>`;
 }
 
-/** A button that opens an act; nothing for a user whose role does not allow it. */
-export function ActButton({act, label, onDone}) {
-  const [open, show] = useState(false);
-  if (!may(act.role)) return null;
-  return html`<button type="button" class=${act.name ? "danger" : ""} onClick=${() => show(true)}>${label || act.title}</button>
-    ${open && html`<${Act} act=${act} onClose=${() => show(false)} onDone=${onDone}/>`}`;
+/** A button for each act that the user's role allows. The dialog of one that is open stays, also when what happens next takes its button away. */
+export function Acts({acts, onDone}) {
+  const [open, show] = useState(null);
+  return html`${acts.filter((act) => may(act.role)).map((act) => html`<button type="button" key=${act.title} class=${act.name ? "danger" : ""} onClick=${() => show(act)}>${act.label || act.title}</button>`)}
+    ${open && html`<${Act} key=${`dialog ${open.title}`} act=${open} onClose=${() => show(null)} onDone=${onDone}/>`}`;
 }
+
+/** A button that opens one act. */
+export const ActButton = ({act, label, onDone}) => html`<${Acts} acts=${[label ? {...act, label} : act]} onDone=${onDone}/>`;
 
 /** `of` once it is as `until` says; before, what it says now. For the answer of an act. */
 export function Until({now, done, until}) {

@@ -1,6 +1,6 @@
 // The frame of all pages about one flow: its state, its acts, and links to its parts.
 import {html} from "./html.js";
-import {ActButton, command, Until} from "./act.js";
+import {Acts, command, Until} from "./act.js";
 import {path} from "./api.js";
 import {flows, useAnswer, useStore} from "./live.js";
 import {Fault, Moment, State, Tabs} from "./ui.js";
@@ -47,7 +47,7 @@ export function FlowFrame({flow, now, children}) {
   return html`<p class="crumbs"><a href="#/">Fleet</a> / </p>
     <div class="row"><h1 dir="auto">${name}</h1>${state && html`<${State} state=${state.state}/>
       ${state.wanted !== state.state && html`<span>wanted ${state.wanted}</span>`}<span class="quiet">version ${state.version}, since <${Moment} at=${state.since}/></span>`}
-      <span class="row acts">${known && acts(flow, state).map((act) => html`<${ActButton} key=${act.title} act=${act} onDone=${view.again}/>`)}</span></div>
+      <span class="row acts">${known && html`<${Acts} acts=${acts(flow, state)} onDone=${view.again}/>`}</span></div>
     ${state?.reason && html`<div class=${state.state === "failed" || state.state === "degraded" ? "fault" : "note"}><p>${state.reason}</p>${state.next && html`<p class="remedy">${state.next}</p>`}</div>`}
     <${Tabs} label="parts of the flow" now=${now} tabs=${PARTS.map(([title, part]) => [title, link(flow, part)])}/>
     ${children(view)}`;

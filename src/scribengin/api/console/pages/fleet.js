@@ -41,7 +41,7 @@ function Row({row, nth}) {
   const {now} = row;
   const why = [row.why, row.next].filter(Boolean).join(" → ");
   return html`<div class="fleet-row" role="row" aria-rowindex=${nth + 2}>
-    <a class="flow" role="cell" href=${`#/flows/${encodeURIComponent(row.flow)}`}>${row.flow}</a>
+    <span role="cell"><a class="flow" href=${`#/flows/${encodeURIComponent(row.flow)}`}>${row.flow}</a></span>
     <span role="cell"><${State} state=${row.state}/>${row.wanted !== row.state && html`<br/><span class="quiet">wanted ${row.wanted}</span>`}</span>
     <span role="cell" class="why wide" title=${why}>${row.why}${row.next && html` <span class="quiet">→ ${row.next}</span>`}</span>
     <span role="cell" class="number">${waits(now)}${now?.delay_s ? html`<br/><span class="quiet">${duration(now.delay_s)} old</span>` : ""}</span>
@@ -58,8 +58,8 @@ function Rows({rows}) {
   const [top, scroll] = useState(0);
   const [height, grow] = useState(800);
   useEffect(() => {
-    const seen = new ResizeObserver(() => grow(box.current.clientHeight));
-    seen.observe(box.current);
+    const shown = box.current, seen = new ResizeObserver(() => grow(shown.clientHeight));
+    seen.observe(shown);
     return () => seen.disconnect();
   }, []);
   const first = Math.max(0, Math.floor(top / ROW) - 5), last = Math.min(rows.length, Math.ceil((top + height) / ROW) + 5);

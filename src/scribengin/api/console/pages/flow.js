@@ -48,13 +48,11 @@ function figures(node) {
 }
 
 function Node({node, box, flow, slow, dead, chosen}) {
-  const mark = dead ? "bad" : slow ? "slow" : "";
-  const about = [node.kind, node.node, node.about, figures(node), slow ? "the bottleneck" : "", dead ? `${count(dead)} dead letters` : ""].filter(Boolean).join(", ");
-  return html`<a class=${`node ${mark}`} href=${link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-label=${about} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
-    <title>${about}</title><rect width=${WIDE} height=${HIGH} rx="7"/>
-    <text x="10" y="20" font-weight="600">${cut(node.node)}</text>
-    <text x="10" y="37" class="small">${cut(node.kind === "source" || node.kind === "sink" ? `${node.kind}: ${node.about}` : node.about, 29)}</text>
-    <text x="10" y="53" class="small">${cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 29)}</text></a>`;
+  const outer = node.kind === "source" || node.kind === "sink";
+  const lines = [cut(node.node), cut(outer ? `${node.kind}: ${node.about}` : node.about, 29), cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 29)];
+  return html`<a class=${`node ${dead ? "bad" : slow ? "slow" : ""}`} href=${link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
+    <rect width=${WIDE} height=${HIGH} rx="7"/>
+    <text x="10" y="20" font-weight="600">${lines[0]}</text>${" "}<text x="10" y="37" class="small">${lines[1]}</text>${" "}<text x="10" y="53" class="small">${lines[2]}</text></a>`;
 }
 
 function Gate({gate, box}) {
@@ -107,7 +105,7 @@ function Panel({flow, graph, node, view, metrics}) {
 function Parts({flow, view, node}) {
   const graph = useAnswer(path`flows/${flow}/graph`, {every: 2});
   const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=60`, {every: 2});
-  const counts = useAnswer(path`flows/${flow}/dead-letters/counts`, {stamp: metrics.data?.now?.dead ?? 0});
+  const counts = useAnswer(metrics.data?.now?.dead ? path`flows/${flow}/dead-letters/counts` : null, {stamp: metrics.data?.now?.dead});
   const slow = new Set((metrics.data?.tiers || []).flatMap((tier) => tier.queries.map((query) => query.slowest?.node)).filter(Boolean));
   const dead = new Map();
   (counts.data?.groups || []).forEach((group) => dead.set(group.step, (dead.get(group.step) || 0) + group.count - group.replayed));
