@@ -15,6 +15,7 @@ from scribengin.api.auth import Role, session_of
 from scribengin.api.console_files import console_routes
 from scribengin.api.events import event_routes
 from scribengin.api.flow_routes import flow_routes
+from scribengin.api.flow_texts import flow_text_routes
 from scribengin.api.groups import group_routes
 from scribengin.api.health import health_routes, master_routes
 from scribengin.api.lifecycle_routes import verb_routes
@@ -54,6 +55,7 @@ def make_app(plane: Plane) -> FastAPI:
     may = _gate(plane)
     app.include_router(flow_routes(may))
     app.include_router(verb_routes(may))
+    app.include_router(flow_text_routes(may))
     app.include_router(letter_routes(may))
     app.include_router(answer_routes(may))
     app.include_router(group_routes(may))

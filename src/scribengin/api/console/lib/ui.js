@@ -12,8 +12,8 @@ const TONES = {
 /** The good, warn, bad or quiet look of a state. */
 export const tone = (state) => TONES[state] || "quiet";
 
-/** A state as a word with a mark; the mark is a shape too, not only a colour. */
-export const State = ({state}) => html`<span class="state ${tone(state)}">${state}</span>`;
+/** A state as a word with a mark; the mark is a shape too, not only a colour. `look`: another one than that of the word. */
+export const State = ({state, look = tone(state)}) => html`<span class="state ${look}">${state}</span>`;
 
 /** A time, with its age as the title. */
 export const Moment = ({at}) => html`<time title=${at ? `${ago(at)} ago` : ""}>${moment(at)}</time>`;

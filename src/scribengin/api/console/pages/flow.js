@@ -5,7 +5,7 @@ import {path} from "../lib/api.js";
 import {bytes, count, duration, rate} from "../lib/format.js";
 import {FlowFrame, link} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
-import {Answer, Facts, State, Table} from "../lib/ui.js";
+import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
 
 const WIDE = 190, HIGH = 62, GATE = 46, LETTERS = 25;
 
@@ -47,10 +47,10 @@ function figures(node) {
   return [rate(node.live.rows_per_s), waits].filter(Boolean).join(", ");
 }
 
-function Node({node, box, flow, slow, dead, chosen}) {
+function Node({node, box, flow, slow, dead, chosen, bare}) {
   const outer = node.kind === "source" || node.kind === "sink";
   const lines = [cut(node.node), cut(outer ? `${node.kind}: ${node.about}` : node.about, 29), cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 29)];
-  return html`<a class=${`node ${dead ? "bad" : slow ? "slow" : ""}`} href=${link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
+  return html`<a class=${`node ${dead ? "bad" : slow ? "slow" : ""}`} href=${bare ? undefined : link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
     <rect width=${WIDE} height=${HIGH} rx="7"/>
     <text x="10" y="20" font-weight="600">${lines[0]}</text>${" "}<text x="10" y="37" class="small">${lines[1]}</text>${" "}<text x="10" y="53" class="small">${lines[2]}</text></a>`;
 }
@@ -63,7 +63,8 @@ function Gate({gate, box}) {
     <text x="8" y="35" class="small">${cut(says + (live?.rows ? `, ${duration(live.age_s)} old` : "") + (live?.paused ? ", full" : ""), 24)}</text></g>`;
 }
 
-export function Graph({graph, flow, slow, dead, chosen}) {
+/** The drawing of a graph; `bare`: of one that does not run, whose nodes are no links. */
+export function Graph({graph, flow, slow, dead, chosen, bare}) {
   const form = shape(graph);
   const {boxes, lines, width, height} = useMemo(() => place(graph), [form]);
   return html`<div class="graph" role="group" aria-label=${`graph of ${flow}`}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
@@ -74,13 +75,27 @@ export function Graph({graph, flow, slow, dead, chosen}) {
     })}
     ${lines.map((line) => html`<path class="edge" d=${curve(line.points)} marker-end="url(#arrow)"/>`)}
     ${graph.channels.map((gate) => html`<${Gate} key=${gate.channel} gate=${gate} box=${boxes.get(`c ${gate.channel}`)}/>`)}
-    ${graph.nodes.map((node) => html`<${Node} key=${node.node} node=${node} box=${boxes.get(`n ${node.node}`)} flow=${flow} slow=${slow.has(node.node)} dead=${dead.get(node.node) || 0} chosen=${chosen === node.node}/>`)}
+    ${graph.nodes.map((node) => html`<${Node} key=${node.node} node=${node} box=${boxes.get(`n ${node.node}`)} flow=${flow} slow=${slow.has(node.node)} dead=${dead.get(node.node) || 0} chosen=${chosen === node.node} bare=${bare}/>`)}
   </svg></div>`;
 }
 
 /** The queries of a flow that write the node, or read it. */
 function queriesOf(metrics, node) {
   return (metrics?.tiers || []).flatMap((tier) => tier.queries.map((query) => ({tier: tier.tier, ...query}))).filter((query) => node.queries.includes(query.query));
+}
+
+/** The lines of a node in the flow file: from its own to the next that is not deeper. */
+function section(text, line) {
+  const lines = text.split("\n"), depth = (each) => each.search(/\S/);
+  let end = line;
+  while (end < lines.length && (depth(lines[end]) > depth(lines[line - 1]) || depth(lines[end]) < 0)) end += 1;
+  return lines.slice(line - 1, end).join("\n").trimEnd();
+}
+
+function Configuration({flow, version, node}) {
+  const file = useAnswer(path`flows/${flow}/versions/${version}/text`);
+  const line = file.data?.lines[node];
+  return line ? html`<h3>${file.data.file}, line ${line}</h3><pre class="text">${section(file.data.text, line)}</pre>` : html`<${Fault} error=${file.error}/>`;
 }
 
 function Panel({flow, graph, node, view, metrics}) {
@@ -94,8 +109,9 @@ function Panel({flow, graph, node, view, metrics}) {
     <${Facts} pairs=${[["kind", shown.kind], ["does", shown.about], ["reads", reads.length > 0 && reads.map((edge) => to(edge.reads))], ["feeds", feeds.length > 0 && feeds.map((edge) => to(edge.node))],
       ["runs in", shown.stage], ["keeps state between Batches", shown.stateful && "yes"], ["rows by this process", shown.live && count(shown.live.rows)], ["rate", shown.live && rate(shown.live.rows_per_s)],
       ["rows that wait", shown.live?.lag_rows && count(shown.live.lag_rows)], ["bytes that wait", shown.live?.lag_bytes && bytes(shown.live.lag_bytes)], ["oldest that waits", shown.live?.lag_seconds && duration(shown.live.lag_seconds)]]}/>
+    <${Configuration} flow=${flow} version=${graph.version} node=${node}/>
     ${queries.length > 0 && html`<${Table} caption="queries" rows=${queries} keyOf=${(query) => query.tier + query.query} columns=${[
-      {name: "query", of: (query) => query.query}, {name: "state", of: (query) => html`<${State} state=${query.state}/>`}, {name: "Batches", kind: "number", of: (query) => count(query.batches)},
+      {name: "query", of: (query) => query.query}, {name: "state", of: (query) => html`<${State} state=${query.state} look=${query.state === "waiting" ? "quiet" : undefined}/>`}, {name: "Batches", kind: "number", of: (query) => count(query.batches)},
       {name: "rows in", kind: "number", of: (query) => count(query.rows.in)}, {name: "out", kind: "number", of: (query) => count(query.rows.out)}, {name: "filtered", kind: "number", of: (query) => count(query.rows.filtered)},
       {name: "dead", kind: "number", of: (query) => html`<a href=${link(flow, `/dead`)}>${count(query.rows.dead)}</a>`}, {name: "message", of: (query) => query.message}]}/>`}
     ${tiers.map((tier) => html`<p key=${tier.tier}>tier ${tier.tier}: <${State} state=${tier.state}/> worker ${tier.worker ?? "–"} on ${tier.node ?? "–"}; <a href=${link(flow, "/workers")}>attempts</a>, <a href=${link(flow, "/logs")}>logs</a>${tier.cause && html`; ${tier.cause}`}</p>`)}
