@@ -22,7 +22,7 @@ export function curl({method, path, body}) {
  */
 export function Act({act, onClose, onDone, children}) {
   const [typed, type] = useState("");
-  const [key] = useState(newKey);
+  const [key, renew] = useState(newKey);
   const [state, set] = useState({busy: false, error: null, answer: null});
   async function run(event) {
     event.preventDefault();
@@ -32,6 +32,7 @@ export function Act({act, onClose, onDone, children}) {
       set({busy: false, error: null, answer: answer ?? {}});
       onDone?.(answer);
     } catch (error) {
+      if (error.status && error.status < 500) renew(newKey());  // the master repeats its refusal for the same key
       set({busy: false, error, answer: null});
     }
   }
@@ -39,7 +40,7 @@ export function Act({act, onClose, onDone, children}) {
   return html`<${Dialog} title=${act.title} onClose=${onClose}>
     ${act.says && html`<p>${act.says}</p>`}
     ${children}
-    <${Copy} label="command" text=${act.command}/>
+    ${act.command && html`<${Copy} label="command" text=${act.command}/>`}
     <${Copy} label="curl" text=${curl(act)}/>
     ${state.answer === null ? html`<form onSubmit=${run} class="row">
       ${act.name && html`<label>type <strong>${act.name}</strong> to confirm <input value=${typed} onInput=${(event) => type(event.target.value)} autocomplete="off" spellcheck=${false}/></label>`}
