@@ -9,9 +9,9 @@ export function useAct(onDone) {
   return [open, act && html`<${Act} act=${act} onClose=${() => open(null)} onDone=${onDone}/>`];
 }
 
-/** A button for each act that the user's role allows. `of`: whose act it is, where a page has many. */
+/** A button for each act that the user's role allows. `of`: whose act it is, in a list; the buttons are of one look there. */
 export const Buttons = ({acts, open, of = ""}) => acts.filter((act) => may(act.role)).map((act) =>
-  html`<button type="button" key=${act.title} class=${act.name ? "danger" : ""} aria-label=${of ? `${act.title} ${of}` : undefined} onClick=${() => open(act)}>${act.title}</button>`);
+  html`<button type="button" key=${act.title} class=${act.name && !of ? "danger" : ""} aria-label=${of ? `${act.title} ${of}` : undefined} onClick=${() => open(act)}>${act.title}</button>`);
 
 /** A button that opens a dialog of its own, for an act with input; nothing for a user whose role does not allow it. `children`: close => the dialog. */
 export function Opener({label, role, children, ...more}) {

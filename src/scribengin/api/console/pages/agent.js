@@ -47,6 +47,9 @@ function unmap(agent, node) {
 
 const versions = (running, wanted) => running === wanted ? `version ${running}` : `version ${running}, wanted ${wanted || "none"}`;
 
+const STAGES = {one: "tried at one agent", some: "at some agents", all: "at all agents"};
+const stage = ({stage: now, version}) => now === "done" ? html`<${State} state="done"/>` : now === "back" ? html`<${State} state="failed"/> back to version ${version}:` : STAGES[now] ?? now;
+
 function Parts({view, open}) {
   const {agent} = view;
   return html`<${Facts} pairs=${[["group", agent.group], ["host", agent.host], ["release", agent.release], ["gateway", agent.gateway], ["records not committed", count(agent.backlog)], ["bytes that wait", bytes(agent.waiting_bytes)],
@@ -55,7 +58,7 @@ function Parts({view, open}) {
     <h2>Tiers</h2>
     ${view.tiers.length === 0 ? html`<p class="quiet">No tier runs at this agent.</p>` : html`<${Table} caption="tiers" rows=${view.tiers} keyOf=${(tier) => tier.tier} columns=${[
       {name: "tier", of: (tier) => html`<a href=${flowLink(tier.tier.split(".")[0])}>${tier.tier}</a>`}, {name: "runs here because of", of: (tier) => tier.bound ? "a binding" : `its group ${agent.group}`},
-      {name: "version", of: (tier) => versions(tier.version, tier.wanted)}, {name: "roll-out", of: (tier) => html`<${State} state=${tier.stage}/> ${tier.reason}`},
+      {name: "version", of: (tier) => versions(tier.version, tier.wanted)}, {name: "roll-out", of: (tier) => html`${stage(tier)} ${tier.reason}`},
       {name: "", of: (tier) => tier.bound ? html`<${Buttons} acts=${[unmap(agent.agent, tier.tier)]} open=${open} of=${tier.tier}/>` : ""}]}/>`}
     <h2>Lanes</h2>
     ${view.lanes.length === 0 ? html`<p class="quiet">The agent has not reported a lane.</p>` : html`<${Table} caption="lanes" rows=${view.lanes} keyOf=${(lane) => lane.lane} columns=${[

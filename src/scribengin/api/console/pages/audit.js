@@ -13,7 +13,7 @@ export default function Audit({query}) {
   const answer = useAnswer(`audit?${new URLSearchParams({limit, who, flow})}`, {every: 5});
   const change = (values) => ask("#/audit", {who, flow, limit: limit === FIRST ? "" : limit, ...values});
   return html`<h1>Audit log</h1>
-    <p class="quiet">This is the log of the master that served this page${answer.data && html`, <strong>${answer.data.master}</strong>`}. Each master has a log of its own: open the page at the <a href="#/hosts">other masters</a> to see theirs.</p>
+    <p class="quiet">This is the log of the master that served this page${answer.data?.master && html`, <strong>${answer.data.master}</strong>`}. Each master has a log of its own: open the page at the <a href="#/hosts">other masters</a> to see theirs.</p>
     <div class="row" role="search"><label>caller <input type="search" value=${who} onChange=${(event) => change({who: event.target.value})}/></label>
       <label>flow or other target <input type="search" value=${flow} onChange=${(event) => change({flow: event.target.value})}/></label></div>
     <${Answer} of=${answer}>${({entries, complete}) => entries.length === 0 ? html`<p>No line of the log matches.</p>` : html`<${Table} caption="audit log" rows=${entries} columns=${[

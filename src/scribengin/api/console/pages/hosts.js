@@ -11,7 +11,7 @@ function Masters({master}) {
     <${Table} caption="masters" rows=${master.masters} keyOf=${(row) => row.id} columns=${[
       {name: "master", of: (row) => row.id}, {name: "state", of: (row) => html`<${State} state=${row.leads ? "leads" : "standby"}/>`},
       {name: "address", of: (row) => html`<a href=${/^https?:/.test(row.http) ? row.http : undefined} rel="noreferrer">${row.http}</a>`}, {name: "since", of: (row) => html`<${Moment} at=${row.since}/>`}]}/>
-    <h2>This master: ${master.id}</h2>
+    <h2>This master${master.id && `: ${master.id}`}</h2>
     <${Facts} pairs=${[["state", html`<${State} state=${master.leads ? "leads" : "standby"}/>`], ["Term", master.term], ["revision of the registry", count(master.revision)], ["host", master.host], ["process", master.pid || null],
       ["since", master.since && html`<${Moment} at=${master.since}/>`], ["flows", Object.entries(master.states).map(([state, number]) => `${number} ${state}`).join(", ") || "none"],
       ["last reconciliation", cycle && html`<${Moment} at=${cycle.at}/>, took ${duration(cycle.took_s)}`], ["flows reconciled", cycle && `${cycle.selected} of ${cycle.flows}, ${count(cycle.decided)} decisions`]]}/>

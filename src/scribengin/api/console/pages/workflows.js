@@ -68,7 +68,7 @@ function Workflow({workflow}) {
   const answer = useAnswer(path`workflows/${workflow}`, {every: 3});
   const [open, dialog] = useAct(answer.again);
   return html`<p class="crumbs"><a href="#/workflows">Workflows</a> / </p>
-    <div class="row"><h1 dir="auto">${workflow}</h1>${answer.data && html`<span class="quiet">${answer.data.nodes.length} flows</span><span class="row acts"><${Buttons} acts=${acts(answer.data)} open=${open} of="all flows"/></span>`}</div>
+    <div class="row"><h1 dir="auto">${workflow}</h1>${answer.data && html`<span class="quiet">${answer.data.nodes.length} flows</span><span class="row acts"><${Buttons} acts=${acts(answer.data)} open=${open}/></span>`}</div>
     <${Answer} of=${answer}>${(view) => html`
       <${Graph} view=${view}/>
       <h2>Flows</h2>
