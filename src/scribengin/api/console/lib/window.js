@@ -14,8 +14,9 @@ export function Window({label, kind, columns, rows, keyOf}) {
   const [top, scroll] = useState(0);
   const [height, grow] = useState(800);
   useEffect(() => {
-    const seen = new ResizeObserver(() => grow(box.current.clientHeight));
-    seen.observe(box.current);
+    const shown = box.current;
+    const seen = new ResizeObserver(() => grow(shown.clientHeight));
+    seen.observe(shown);
     return () => seen.disconnect();
   }, []);
   const last = Math.min(rows.length, Math.ceil((top + height) / ROW) + 5);

@@ -6,7 +6,7 @@ import {bytes, count, duration} from "../lib/format.js";
 import {link as flowLink} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
 import {Buttons, Opener, useAct} from "../lib/opener.js";
-import {Answer, Facts, Moment, State, Table} from "../lib/ui.js";
+import {Answer, Facts, Fault, Moment, State, Table} from "../lib/ui.js";
 
 /** The address of an agent's page in the console. */
 export const link = (agent) => `#/agents/${encodeURIComponent(agent)}`;
@@ -59,7 +59,7 @@ function Parts({view, open}) {
     ${view.tiers.length === 0 ? html`<p class="quiet">No tier runs at this agent.</p>` : html`<${Table} caption="tiers" rows=${view.tiers} keyOf=${(tier) => tier.tier} columns=${[
       {name: "tier", of: (tier) => html`<a href=${flowLink(tier.tier.split(".")[0])}>${tier.tier}</a>`}, {name: "runs here because of", of: (tier) => tier.bound ? "a binding" : `its group ${agent.group}`},
       {name: "version", of: (tier) => versions(tier.version, tier.wanted)}, {name: "roll-out", of: (tier) => html`${stage(tier)} ${tier.reason}`},
-      {name: "", of: (tier) => tier.bound ? html`<${Buttons} acts=${[unmap(agent.agent, tier.tier)]} open=${open} of=${tier.tier}/>` : ""}]}/>`}
+      {name: "acts", of: (tier) => tier.bound ? html`<${Buttons} acts=${[unmap(agent.agent, tier.tier)]} open=${open} of=${tier.tier}/>` : ""}]}/>`}
     <h2>Lanes</h2>
     ${view.lanes.length === 0 ? html`<p class="quiet">The agent has not reported a lane.</p>` : html`<${Table} caption="lanes" rows=${view.lanes} keyOf=${(lane) => lane.lane} columns=${[
       {name: "lane", of: (lane) => lane.lane}, {name: "state", of: (lane) => html`<${State} state=${lane.state}/>`}, {name: "version", of: (lane) => versions(lane.version, lane.wanted)},
@@ -75,10 +75,11 @@ function Parts({view, open}) {
 export default function Agent({agent}) {
   const answer = useAnswer(path`agents/${agent}`, {every: 3});
   const [open, dialog] = useAct(answer.again);
-  const summary = answer.data?.agent;
+  const gone = answer.error?.status === 404;
+  const summary = gone ? null : answer.data?.agent;
   return html`<p class="crumbs"><a href="#/agents">Agents</a> / </p>
     <div class="row"><h1 dir="auto">${agent}</h1>${summary && html`<${State} state=${summary.state}/>
       <span class="row acts"><${Buttons} acts=${acts(summary)} open=${open}/>
       <${Opener} label="map a tier" role="operator">${(close) => html`<${MapTier} agent=${agent} onClose=${close} onDone=${answer.again}/>`}</${Opener}></span>`}</div>
-    <${Answer} of=${answer}>${(view) => html`<${Parts} view=${view} open=${open}/>`}</${Answer}>${dialog}`;
+    ${gone ? html`<${Fault} error=${answer.error}/>` : html`<${Answer} of=${answer}>${(view) => html`<${Parts} view=${view} open=${open}/>`}</${Answer}>`}${dialog}`;
 }

@@ -36,13 +36,13 @@ function Group({group, open, again}) {
   const ways = (row) => html`<span class="row">
     ${row.out && html`<${Buttons} acts=${[enable(name, row.member)]} open=${open} of=${row.member}/>`}
     <${Opener} label="disable" role="operator" hidden=${row.out} aria-label=${`disable ${row.member}`}>${(close) => html`<${Disable} group=${name} member=${row.member} onClose=${close} onDone=${again}/>`}</${Opener}>
-    <${Opener} label="set cost" role="operator" aria-label=${`set the cost of ${row.member}`}>${(close) => html`<${SetCost} group=${name} member=${row.member} cost=${row.cost} onClose=${close} onDone=${again}/>`}</${Opener}></span>`;
+    <${Opener} label="set cost" role="operator" aria-label=${`set cost of ${row.member}`}>${(close) => html`<${SetCost} group=${name} member=${row.member} cost=${row.cost} onClose=${close} onDone=${again}/>`}</${Opener}></span>`;
   return html`<section aria-label=${`group ${name}`}><h2 dir="auto">${name}</h2>
     <p>${group.flows.length === 0 ? "No flow names this group." : html`used by ${group.flows.map((flow) => html`<a href=${link(flow)}>${flow}</a> `)}`}</p>
     ${group.refused && html`<div class="fault"><p>The record of this group in the registry is not in force: ${group.refused}</p></div>`}
     <${Table} caption=${`members of ${name}`} rows=${group.members} keyOf=${(row) => row.member} columns=${[
       {name: "member", of: (row) => html`<strong>${row.member}</strong>`}, {name: "state", of: (row) => row.out ? html`<${State} state="disabled"/> ${row.why}` : "enabled"}, {name: "cost", kind: "number", of: (row) => row.cost === null ? "–" : String(row.cost)},
-      {name: "in flow files", kind: "number", of: (row) => row.costs.join(", ") || "–"}, {name: "as sinks find it", of: (row) => html`<${Seen} seen=${row.seen}/>`}, {name: "", of: ways}]}/></section>`;
+      {name: "in flow files", kind: "number", of: (row) => row.costs.join(", ") || "–"}, {name: "as sinks find it", of: (row) => html`<${Seen} seen=${row.seen}/>`}, {name: "acts", of: ways}]}/></section>`;
 }
 
 const ill = (group) => group.refused || group.members.some((row) => row.out || row.seen.some((each) => each.state === "failed")) ? 0 : 1;

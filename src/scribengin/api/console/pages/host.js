@@ -6,7 +6,7 @@ import {bytes, count} from "../lib/format.js";
 import {link as flowLink} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
 import {Buttons, Opener, useAct} from "../lib/opener.js";
-import {Answer, Facts, Moment, State, Table} from "../lib/ui.js";
+import {Answer, Facts, Fault, Moment, State, Table} from "../lib/ui.js";
 
 /** The address of a node's page in the console. */
 export const link = (node) => `#/hosts/${encodeURIComponent(node)}`;
@@ -45,7 +45,7 @@ function unmap(name) {
     after: () => html`<p>${name} may run on any node.</p>`};
 }
 
-const taken = ({has, given}, shown) => `${shown(given)} of ${has === null || has === 0 ? "no limit" : shown(has)}`;
+const taken = ({has, given}, shown) => `${shown(given)}, ${has ? `of ${shown(has)}` : "no limit"}`;
 
 function Reported({now}) {
   return html`<${Facts} pairs=${[["registry", now.registry], ["lease", now.lease && (now.lease.held ? `held, Term ${now.lease.term}` : "not held")], ["master that leads", now.master?.id],
@@ -76,10 +76,11 @@ function Parts({view, open}) {
 export default function Host({node}) {
   const answer = useAnswer(path`nodes/${node}`, {every: 4});
   const [open, dialog] = useAct(answer.again);
-  const row = answer.data?.node;
+  const gone = answer.error?.status === 404;
+  const row = gone ? null : answer.data?.node;
   return html`<p class="crumbs"><a href="#/hosts">Hosts</a> / </p>
     <div class="row"><h1 dir="auto">${node}</h1>${row && html`<${State} state=${row.state}/>
       <span class="row acts"><${Buttons} acts=${acts(row)} open=${open}/>
       <${Opener} label="map a tier" role="operator">${(close) => html`<${MapTier} node=${node} onClose=${close} onDone=${answer.again}/>`}</${Opener}></span>`}</div>
-    <${Answer} of=${answer}>${(view) => html`<${Parts} view=${view} open=${open}/>`}</${Answer}>${dialog}`;
+    ${gone ? html`<${Fault} error=${answer.error}/>` : html`<${Answer} of=${answer}>${(view) => html`<${Parts} view=${view} open=${open}/>`}</${Answer}>`}${dialog}`;
 }

@@ -21,7 +21,7 @@ export function Operations({rows, again, caption = "operations"}) {
     {name: "flow", of: (row) => html`<a href=${link(row.flow, "/operations")}>${row.flow}</a>`}, {name: "id", of: (row) => row.id}, {name: "operation", of: (row) => row.kind},
     {name: "step", of: (row) => html`<${State} state=${row.step}/>${row.under_way && " under way"}`}, {name: "tiers", of: (row) => row.tiers.join(", ")}, {name: "by", of: (row) => row.by}, {name: "begun", of: (row) => html`<${Moment} at=${row.at}/>`},
     {name: "in this step since", of: (row) => html`<${Moment} at=${row.since}/>`}, {name: "details", of: (row) => html`${details(row)}${row.error && html`<div>${row.error}</div>`}`},
-    {name: "", of: (row) => row.under_way ? html`<${Buttons} acts=${[cancel(row)]} open=${open} of=${`operation ${row.id} of ${row.flow}`}/>` : ""}]}/>${dialog}`;
+    {name: "acts", of: (row) => row.under_way ? html`<${Buttons} acts=${[cancel(row)]} open=${open} of=${`operation ${row.id} of ${row.flow}`}/>` : ""}]}/>${dialog}`;
 }
 
 export default function AllOperations() {

@@ -47,5 +47,5 @@ export default function Tokens() {
     <${Answer} of=${answer} empty="There is no token: this master accepts requests of its own machine without one.">${(rows) => html`<${Table} caption="tokens" rows=${rows} keyOf=${(row) => row.id} columns=${[
       {name: "name", of: (row) => html`<strong>${row.name}</strong>`}, {name: "role", of: (row) => row.role}, {name: "labels", of: (row) => Object.entries(row.labels).map(([name, value]) => `${name}=${value}`).join(", ") || html`<span class="quiet">all flows</span>`},
       {name: "made", of: (row) => html`<${Moment} at=${row.at}/>`}, {name: "until", of: (row) => row.until ? html`<${Moment} at=${row.until}/> ${over(row) && html`<${State} state="expired"/>`}` : "never expires"},
-      {name: "", of: (row) => html`<${Buttons} acts=${[revoke(row.name)]} open=${open} of=${row.name}/>`}]}/>`}</${Answer}>${dialog}`;
+      {name: "acts", of: (row) => html`<${Buttons} acts=${[revoke(row.name)]} open=${open} of=${row.name}/>`}]}/>`}</${Answer}>${dialog}`;
 }

@@ -55,9 +55,9 @@ function Graph({view}) {
   return html`<${Drawing} label=${`graph of the workflow ${view.workflow}`} placed=${placed}>
     ${view.edges.map((edge) => html`<g class="gate" key=${meeting(edge)} transform=${corner(placed.boxes.get(meeting(edge)))}><title>${edge.place}: sink ${edge.sink} of ${edge.feeding} feeds source ${edge.source} of ${edge.reading}</title>
       <rect width="170" height="46" rx="3"/><text x="8" y="18">${cut(edge.place, 23)}</text><text x="8" y="35" class="small">${cut(backlog(edge.waits), 26)}</text></g>`)}
-    ${view.nodes.map((node) => html`<a class=${`node flow-box ${tone(node.state)}`} key=${node.flow} href=${flowLink(node.flow)} aria-label=${`flow ${node.flow}, ${node.state}`} transform=${corner(placed.boxes.get(`f ${node.flow}`))}>
-      <title>${node.flow}, ${node.state}${node.reason && `: ${node.reason}`}</title><rect width=${WIDE} height=${HIGH} rx="7"/>
-      <text x="10" y="20" font-weight="600">${cut(node.flow)}</text><text x="10" y="37" class="small">${node.state}${node.wanted === node.state ? "" : `, wanted ${node.wanted}`}</text><text x="10" y="53" class="small">${cut(node.reason || `${node.tiers.length} tiers`, 29)}</text></a>`)}
+    ${view.nodes.map((node) => html`<a class=${`node flow-box ${tone(node.state)}`} key=${node.flow} href=${flowLink(node.flow)} transform=${corner(placed.boxes.get(`f ${node.flow}`))}>
+      <title>flow ${node.flow}, ${node.state}${node.reason && `: ${node.reason}`}</title><rect width=${WIDE} height=${HIGH} rx="7"/>
+      <text x="10" y="20" font-weight="600">${cut(node.flow)}</text><text x="10" y="37" class="small">${node.state}${node.wanted === node.state ? "" : `, wanted ${node.wanted}`}</text><text x="10" y="53" class="small">${cut(node.reason || `${node.tiers.length} ${node.tiers.length === 1 ? "tier" : "tiers"}`, 29)}</text></a>`)}
   </${Drawing}>`;
 }
 
