@@ -1,5 +1,5 @@
-"""The pages about the control plane in a browser: agents, hosts, the registry, tokens, operations, groups, workflows, the audit log. What each
-act changes is read back through the API."""
+"""The pages about the control plane in a browser: agents, hosts, the registry, tokens, operations, groups, workflows, the audit log.
+What each act changes is read back through the API."""
 
 from __future__ import annotations
 

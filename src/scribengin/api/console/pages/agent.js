@@ -13,15 +13,15 @@ export const link = (agent) => `#/agents/${encodeURIComponent(agent)}`;
 
 const unfinished = (changed) => changed.lanes.length ? html`<p>Not committed yet: ${changed.lanes.join(", ")}</p>` : html`<p>All its records are committed.</p>`;
 
-/** The acts that an agent's state allows. */
+/** The acts that an agent's state allows. That of an agent that is away does not tell whether it is drained. */
 export function acts({agent, state}) {
   const about = {role: "operator", path: path`agents/${agent}/decommissioned`};
-  const drain = state === "decommissioned"
-    ? {...about, title: "undrain", says: `The agent ${agent} reads again.`, method: "DELETE", command: command("scribengin", "agent", "undrain", agent), after: () => html`<p>The agent reads again.</p>`}
-    : {...about, title: "drain", says: "The agent reads nothing more, and hands over what it has read.", method: "PUT", command: command("scribengin", "agent", "drain", agent), name: agent, after: unfinished};
+  const drain = {...about, title: "drain", says: "The agent reads nothing more, and hands over what it has read.", method: "PUT", command: command("scribengin", "agent", "drain", agent), name: agent, after: unfinished};
+  const undrain = {...about, title: "undrain", says: `The agent ${agent} reads again.`, method: "DELETE", command: command("scribengin", "agent", "undrain", agent),
+    after: (done) => html`<p>${done.changed ? "The agent reads again." : "The agent was not drained."}</p>`};
   const remove = {title: "remove", says: "The agent is removed from the registry; records that it has not handed over stay on its host.", role: "operator", method: "DELETE",
     path: path`agents/${agent}`, command: command("scribengin", "agent", "remove", agent), name: agent, after: () => html`<p>The agent is removed. <a href="#/agents">Go to the agents</a>.</p>`};
-  return state === "away" ? [drain, remove] : [drain];
+  return state === "away" ? [drain, undrain, remove] : [state === "decommissioned" ? undrain : drain];
 }
 
 function MapTier({agent, onClose, onDone}) {
