@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003
 from typing import TYPE_CHECKING
@@ -91,13 +92,14 @@ class AuditLog:
         """
         found: list[AuditEntry] = []
         searched_bytes = 0
-        for line in () if self._path is None or not self._path.is_file() else lines_from_end(self._path):
-            searched_bytes += len(line) + 1
-            if len(found) == limit or searched_bytes > _MOST_BYTES:
-                return AuditEntries(tuple(found), complete=False)
-            entry = _entry(line)
-            if entry is not None and (not who or entry.who == who) and (not target or entry.target == target):
-                found.append(entry)
+        with suppress(FileNotFoundError):  # nothing is logged yet, or the file was moved away
+            for line in () if self._path is None else lines_from_end(self._path):
+                searched_bytes += len(line) + 1
+                if len(found) == limit or searched_bytes > _MOST_BYTES:
+                    return AuditEntries(tuple(found), complete=False)
+                entry = _entry(line)
+                if entry is not None and (not who or entry.who == who) and (not target or entry.target == target):
+                    found.append(entry)
         return AuditEntries(tuple(found), complete=True)
 
 

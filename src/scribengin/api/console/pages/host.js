@@ -13,14 +13,14 @@ export const link = (node) => `#/hosts/${encodeURIComponent(node)}`;
 
 const workers = (changed) => changed.workers.length ? html`<p>It still has: ${changed.workers.join(", ")}</p>` : html`<p>It has no workers.</p>`;
 
-function acts({node, state}) {
+function acts({node, state, up}) {
   const about = {role: "operator", path: path`nodes/${node}/decommissioned`};
   const drain = state === "decommissioned"
     ? {...about, title: "undrain", says: `The node ${node} takes workers again.`, method: "DELETE", command: command("scribengin", "node", "undrain", node), after: workers}
     : {...about, title: "drain", says: "The node gets no new workers. Its workers move to other nodes after the current Batches.", method: "PUT", command: command("scribengin", "node", "drain", node), name: node, after: workers};
   const remove = {title: "remove", says: "The node is removed from the registry. This is for a machine that no longer exists.", role: "operator", method: "DELETE", path: path`nodes/${node}`,
     command: command("scribengin", "node", "remove", node), name: node, after: () => html`<p>The node is removed. <a href="#/hosts">Go to the hosts</a>.</p>`};
-  return state === "up" ? [drain] : [drain, remove];
+  return up ? [drain] : [drain, remove];
 }
 
 function MapTier({node, onClose, onDone}) {
