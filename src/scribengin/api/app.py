@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scribengin.api.agents import agent_routes
+from scribengin.api.audit_routes import audit_routes
 from scribengin.api.auth import Role, session_of
 from scribengin.api.console_files import console_routes
 from scribengin.api.events import event_routes
@@ -69,6 +70,7 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(node_routes(may))
     app.include_router(agent_routes(may))
     app.include_router(token_routes(may))
+    app.include_router(audit_routes(may))
     app.include_router(master_routes(may))
     app.include_router(session_routes(plane, may))
     app.include_router(console_routes())

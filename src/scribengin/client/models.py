@@ -75,6 +75,30 @@ class MadeToken:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A line of the audit log: who requested which change of which `target`, when, and with which outcome: `done`, or the code of the
+    problem. `revision`: of the registry afterwards. `again`: the answer to an earlier request with the same key was repeated."""
+
+    at: str
+    who: str
+    address: str
+    what: str
+    target: str
+    outcome: str
+    revision: int = 0
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntries:
+    """The newest lines of the audit log of one master, newest first. `complete`: the log has no others that match."""
+
+    entries: tuple[AuditEntry, ...]
+    complete: bool
+    master: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenSession:
     """A session of a browser to be opened."""
 

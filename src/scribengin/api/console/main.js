@@ -59,7 +59,7 @@ const modules = new Map();
 
 function Page({hash}) {
   const {module, given, query} = found(hash);
-  const [loaded, set] = useState(modules.get(module));
+  const [, set] = useState(modules.get(module));
   const [error, fail] = useState(null);
   useEffect(() => {
     fail(null);
@@ -70,7 +70,7 @@ function Page({hash}) {
   }, [module]);
   if (module === null) return html`<h1>Nothing is here</h1><p>The address names no page. <a href="#/">Go to the fleet</a>.</p>`;
   if (error) return html`<${Fault} error=${error}/>`;
-  const Shown = modules.get(module)?.default ?? loaded?.default;
+  const Shown = modules.get(module)?.default;
   return Shown ? html`<${Shown} ...${given} query=${query}/>` : html`<p class="quiet" aria-busy="true">loading …</p>`;
 }
 

@@ -408,7 +408,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "session-over",
         "The session of the browser is over",
-        "It has expired, its token was revoked, or somebody has signed out.",
+        "It has expired, its token was revoked, or its user has signed out.",
         "Sign in again with a token.",
     ),
     met(

@@ -1,7 +1,6 @@
 // Acts: each shows its command and its request to copy; a destructive one asks for the name; the answer says what happens next.
 import {html, useEffect, useState} from "./html.js";
 import {address, newKey, send} from "./api.js";
-import {may} from "./session.js";
 import {Copy, Dialog, Fault} from "./ui.js";
 
 const quoted = (text) => /^[\w./=:@,+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
@@ -22,7 +21,7 @@ export function curl({method, path, body}) {
  */
 export function Act({act, onClose, onDone, children}) {
   const [typed, type] = useState("");
-  const [key] = useState(newKey);
+  const [key, renew] = useState(newKey);
   const [state, set] = useState({busy: false, error: null, answer: null});
   async function run(event) {
     event.preventDefault();
@@ -32,6 +31,7 @@ export function Act({act, onClose, onDone, children}) {
       set({busy: false, error: null, answer: answer ?? {}});
       onDone?.(answer);
     } catch (error) {
+      if (error.status && error.status < 500) renew(newKey());  // the master repeats its refusal for the same key
       set({busy: false, error, answer: null});
     }
   }
@@ -39,7 +39,7 @@ export function Act({act, onClose, onDone, children}) {
   return html`<${Dialog} title=${act.title} onClose=${onClose}>
     ${act.says && html`<p>${act.says}</p>`}
     ${children}
-    <${Copy} label="command" text=${act.command}/>
+    ${act.command && html`<${Copy} label="command" text=${act.command}/>`}
     <${Copy} label="curl" text=${curl(act)}/>
     ${state.answer === null ? html`<form onSubmit=${run} class="row">
       ${act.name && html`<label>type <strong>${act.name}</strong> to confirm <input value=${typed} onInput=${(event) => type(event.target.value)} autocomplete="off" spellcheck=${false}/></label>`}
@@ -48,16 +48,6 @@ export function Act({act, onClose, onDone, children}) {
     <${Fault} error=${state.error}/>
   </${Dialog}>`;
 }
-
-/** A button for each act that the user's role allows. The dialog of one that is open stays, also when what happens next takes its button away. */
-export function Acts({acts, onDone}) {
-  const [open, show] = useState(null);
-  return html`${acts.filter((act) => may(act.role)).map((act) => html`<button type="button" key=${act.title} class=${act.name ? "danger" : ""} onClick=${() => show(act)}>${act.label || act.title}</button>`)}
-    ${open && html`<${Act} key=${`dialog ${open.title}`} act=${open} onClose=${() => show(null)} onDone=${onDone}/>`}`;
-}
-
-/** A button that opens one act. */
-export const ActButton = ({act, label, onDone}) => html`<${Acts} acts=${[label ? {...act, label} : act]} onDone=${onDone}/>`;
 
 /** `of` once it is as `until` says; before, what it says now. For the answer of an act. */
 export function Until({now, done, until}) {

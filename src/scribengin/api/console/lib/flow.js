@@ -1,8 +1,9 @@
 // The frame of all pages about one flow: its state, its acts, and links to its parts.
 import {html} from "./html.js";
-import {Acts, command, Until} from "./act.js";
+import {command, Until} from "./act.js";
 import {path} from "./api.js";
 import {flows, useAnswer, useStore} from "./live.js";
+import {Buttons, useAct} from "./opener.js";
 import {Fault, Moment, State, Tabs} from "./ui.js";
 
 const PARTS = [["Graph", ""], ["Batches", "/batches"], ["Workers", "/workers"], ["Dead letters", "/dead"], ["Trace", "/trace"], ["Versions", "/versions"], ["Operations", "/operations"], ["Logs", "/logs"]];
@@ -41,13 +42,13 @@ export function FlowFrame({flow, now, children}) {
   const row = useStore(flows)?.get(flow);
   const known = useStore(flows) !== null;
   const view = useAnswer(path`flows/${flow}`, {every: 3});
-  const [gone, name] = [view.error?.status === 404, flow];
-  if (gone) return html`<h1 dir="auto">${name}</h1><${Fault} error=${view.error}/><p><a href="#/">Go to the fleet</a></p>`;
+  const [open, dialog] = useAct(view.again);
+  if (view.error?.status === 404) return html`<h1 dir="auto">${flow}</h1><${Fault} error=${view.error}/><p><a href="#/">Go to the fleet</a></p>`;
   const state = row ?? (view.data ? {state: view.data.status?.state ?? "created", wanted: view.data.wanted.state, since: view.data.status?.since, reason: view.data.status?.reason, next: view.data.status?.next, version: view.data.wanted.version} : null);
   return html`<p class="crumbs"><a href="#/">Fleet</a> / </p>
-    <div class="row"><h1 dir="auto">${name}</h1>${state && html`<${State} state=${state.state}/>
+    <div class="row"><h1 dir="auto">${flow}</h1>${state && html`<${State} state=${state.state}/>
       ${state.wanted !== state.state && html`<span>wanted ${state.wanted}</span>`}<span class="quiet">version ${state.version}, since <${Moment} at=${state.since}/></span>`}
-      <span class="row acts">${known && html`<${Acts} acts=${acts(flow, state)} onDone=${view.again}/>`}</span></div>
+      <span class="row acts">${known && html`<${Buttons} acts=${acts(flow, state)} open=${open}/>`}</span></div>${dialog}
     ${state?.reason && html`<div class=${state.state === "failed" || state.state === "degraded" ? "fault" : "note"}><p>${state.reason}</p>${state.next && html`<p class="remedy">${state.next}</p>`}</div>`}
     <${Tabs} label="parts of the flow" now=${now} tabs=${PARTS.map(([title, part]) => [title, link(flow, part)])}/>
     ${children(view)}`;

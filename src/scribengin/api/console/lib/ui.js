@@ -4,7 +4,7 @@ import {ago, clock, moment} from "./format.js";
 import {useAge} from "./live.js";
 
 const TONES = {
-  running: "good", finished: "good", up: "good", done: "good", ready: "good", leads: "good",
+  running: "good", finished: "good", up: "good", done: "good", ready: "good", leads: "good", healthy: "good",
   failed: "bad", degraded: "bad", away: "bad", refused: "bad", full: "bad",
   recovering: "warn", starting: "warn", stopping: "warn", draining: "warn", paused: "warn", waiting: "warn", created: "warn",
 };

@@ -1,10 +1,11 @@
 // All flows, worst first.
-import {html, useEffect, useMemo, useRef, useState} from "../lib/html.js";
+import {ask} from "../lib/asked.js";
+import {html, useEffect, useMemo} from "../lib/html.js";
 import {ago, bytes, count, duration, moment} from "../lib/format.js";
 import {flows, useAnswer, useStore} from "../lib/live.js";
 import {State} from "../lib/ui.js";
+import {Window} from "../lib/window.js";
 
-const ROW = 50;  // pixels; the same as the height in style.css
 const KEPT = 60;
 const RANKS = ["failed", "degraded", "recovering", "created", "starting", "running", "draining", "stopping", "paused", "stopped", "finished"];
 const trends = new Map();
@@ -37,39 +38,19 @@ function Trend({values}) {
 /** What waits, as `scribengin top` shows it. */
 const waits = (now) => !now ? "–" : now.lag_rows !== null ? count(now.lag_rows) : now.lag_bytes !== null ? bytes(now.lag_bytes) : "–";
 
-function Row({row, nth}) {
-  const {now} = row;
-  const why = [row.why, row.next].filter(Boolean).join(" → ");
-  return html`<div class="fleet-row" role="row" aria-rowindex=${nth + 2}>
-    <span role="cell"><a class="flow" href=${`#/flows/${encodeURIComponent(row.flow)}`}>${row.flow}</a></span>
-    <span role="cell"><${State} state=${row.state}/>${row.wanted !== row.state && html`<br/><span class="quiet">wanted ${row.wanted}</span>`}</span>
-    <span role="cell" class="why wide" title=${why}>${row.why}${row.next && html` <span class="quiet">→ ${row.next}</span>`}</span>
-    <span role="cell" class="number">${waits(now)}${now?.delay_s ? html`<br/><span class="quiet">${duration(now.delay_s)} old</span>` : ""}</span>
-    <span role="cell" class="wide"><${Trend} values=${trends.get(row.flow)}/></span>
-    <span role="cell" class="number wide">${now ? html`${count(now.rows_in_per_s)} in<br/>${count(now.rows_out_per_s)} out` : "–"}</span>
-    <span role="cell" class="number wide">${now ? count(now.dead) : "–"}</span>
-    <span role="cell" class="number wide" title=${`since ${moment(row.since)}`}>v${row.version}<br/><span class="quiet">${row.since ? ago(row.since) : ""}</span></span>
-  </div>`;
-}
+/** Why a flow is in its state, and what to do. */
+const why = (row) => [row.why, row.next].filter(Boolean).join(" → ");
 
-/** Only the rows in sight are drawn. */
-function Rows({rows}) {
-  const box = useRef(null);
-  const [top, scroll] = useState(0);
-  const [height, grow] = useState(800);
-  useEffect(() => {
-    const shown = box.current, seen = new ResizeObserver(() => grow(shown.clientHeight));
-    seen.observe(shown);
-    return () => seen.disconnect();
-  }, []);
-  const first = Math.max(0, Math.floor(top / ROW) - 5), last = Math.min(rows.length, Math.ceil((top + height) / ROW) + 5);
-  return html`<div class="window" ref=${box} tabindex="0" role="table" aria-label="flows" aria-rowcount=${rows.length + 1} onScroll=${(event) => scroll(event.target.scrollTop)}>
-    <div class="fleet-row head" role="row" aria-rowindex="1"><span role="columnheader">flow</span><span role="columnheader">state</span><span role="columnheader" class="wide">why, and what to do</span>
-      <span role="columnheader" class="number">waits</span><span role="columnheader" class="wide">trend</span><span role="columnheader" class="number wide">rows/s</span><span role="columnheader" class="number wide">dead</span><span role="columnheader" class="number wide">version</span></div>
-    <div role="rowgroup" style=${{paddingTop: `${first * ROW}px`, paddingBottom: `${(rows.length - last) * ROW}px`}}>
-      ${rows.slice(first, last).map((row, nth) => html`<${Row} key=${row.flow} row=${row} nth=${first + nth}/>`)}
-    </div></div>`;
-}
+const COLUMNS = [
+  {name: "flow", kind: "name", of: (row) => html`<a class="flow" href=${`#/flows/${encodeURIComponent(row.flow)}`}>${row.flow}</a>`},
+  {name: "state", of: (row) => html`<${State} state=${row.state}/>${row.wanted !== row.state && html`<br/><span class="quiet">wanted ${row.wanted}</span>`}`},
+  {name: "why, and what to do", kind: "why", wide: true, about: why, of: (row) => html`${row.why}${row.next && html` <span class="quiet">→ ${row.next}</span>`}`},
+  {name: "waits", kind: "number", of: ({now}) => html`${waits(now)}${now?.delay_s ? html`<br/><span class="quiet">${duration(now.delay_s)} old</span>` : ""}`},
+  {name: "trend", wide: true, of: (row) => html`<${Trend} values=${trends.get(row.flow)}/>`},
+  {name: "rows/s", kind: "number", wide: true, of: ({now}) => now ? html`${count(now.rows_in_per_s)} in<br/>${count(now.rows_out_per_s)} out` : "–"},
+  {name: "dead", kind: "number", wide: true, of: ({now}) => now ? count(now.dead) : "–"},
+  {name: "version", kind: "number", wide: true, about: (row) => `since ${moment(row.since)}`, of: (row) => html`v${row.version}<br/><span class="quiet">${row.since ? ago(row.since) : ""}</span>`},
+];
 
 function matches(row, words) {
   return words.every((word) => {
@@ -95,18 +76,14 @@ export default function Fleet({query}) {
   const shown = rows.filter((row) => (!state || row.state === state) && matches(row, words))
     .map((row) => [rank(row), row]).sort(([a, one], [b, other]) => a - b || (one.flow < other.flow ? -1 : 1)).map(([, row]) => row);
   const states = [...new Set(rows.map((row) => row.state))].sort();
-  function ask(change) {
-    const next = new URLSearchParams(Object.entries({filter: text, state, ...change}).filter(([, value]) => value));
-    history.replaceState(null, "", `#/${next.size ? `?${next}` : ""}`);
-    dispatchEvent(new HashChangeEvent("hashchange"));
-  }
+  const change = (values) => ask("#/", {filter: text, state, ...values});
   return html`<h1>Fleet <span class="quiet">${known ? `${count(rows.length)} flows` : ""}</span></h1>
     <div class="row" role="search">
-      <label>filter <input type="search" value=${text} placeholder="name, words of the reason, label=value" onInput=${(event) => ask({filter: event.target.value})}/></label>
-      <label>state <select value=${state} onChange=${(event) => ask({state: event.target.value})}><option value="">all</option>${states.map((each) => html`<option>${each}</option>`)}</select></label>
-      ${states.map((each) => html`<button type="button" aria-pressed=${state === each} onClick=${() => ask({state: state === each ? "" : each})}><${State} state=${each}/> ${count(rows.filter((row) => row.state === each).length)}</button>`)}
+      <label>filter <input type="search" value=${text} placeholder="name, words of the reason, label=value" onInput=${(event) => change({filter: event.target.value})}/></label>
+      <label>state <select value=${state} onChange=${(event) => change({state: event.target.value})}><option value="">all</option>${states.map((each) => html`<option>${each}</option>`)}</select></label>
+      ${states.map((each) => html`<button type="button" aria-pressed=${state === each} onClick=${() => change({state: state === each ? "" : each})}><${State} state=${each}/> ${count(rows.filter((row) => row.state === each).length)}</button>`)}
     </div>
     ${known === null ? html`<p class="quiet" aria-busy="true">asking the master …</p>`
     : rows.length === 0 ? html`<p>No flow has been applied here yet. Apply one: <code>scribengin apply flow.yaml</code></p>`
-    : shown.length === 0 ? html`<p>No flow matches the filter.</p>` : html`<${Rows} rows=${shown}/>`}`;
+    : shown.length === 0 ? html`<p>No flow matches the filter.</p>` : html`<${Window} label="flows" kind="fleet-row" columns=${COLUMNS} rows=${shown} keyOf=${(row) => row.flow}/>`}`;
 }

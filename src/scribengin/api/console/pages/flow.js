@@ -1,19 +1,17 @@
 // A flow as a live graph: sources, steps and sinks; tiers as frames, channels as gates; the bottleneck marked.
-import dagre from "../vendor/dagre.js";
 import {html, useMemo} from "../lib/html.js";
 import {path} from "../lib/api.js";
 import {bytes, count, duration, rate} from "../lib/format.js";
 import {FlowFrame, link} from "../lib/flow.js";
+import {corner, cut, Drawing, layOut, newGraph} from "../lib/graph.js";
 import {useAnswer} from "../lib/live.js";
 import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
 
-const WIDE = 190, HIGH = 62, GATE = 46, LETTERS = 25;
-
-const cut = (text, most = LETTERS) => text.length > most ? `${text.slice(0, most - 1)}…` : text;
+const WIDE = 190, HIGH = 62, GATE = 46;
 
 /** Where everything is drawn. It changes only with the flow's shape, not with its figures. */
 export function place(graph) {
-  const drawn = new dagre.graphlib.Graph({compound: true}).setGraph({rankdir: "LR", nodesep: 26, ranksep: 70, marginx: 16, marginy: 16}).setDefaultEdgeLabel(() => ({}));
+  const drawn = newGraph({compound: true});
   const framed = graph.tiers.length > 1;
   graph.nodes.forEach((node) => drawn.setNode(`n ${node.node}`, {width: WIDE, height: HIGH}));
   if (framed) {
@@ -31,15 +29,10 @@ export function place(graph) {
       drawn.setEdge(from, to);
     }
   });
-  dagre.layout(drawn);
-  const boxes = new Map(drawn.nodes().map((name) => [name, drawn.node(name)]));
-  const lines = drawn.edges().map((edge) => ({from: edge.v, to: edge.w, points: drawn.edge(edge).points}));
-  return {boxes, lines, width: drawn.graph().width || 0, height: drawn.graph().height || 0};
+  return layOut(drawn);
 }
 
 const shape = (graph) => JSON.stringify([graph.version, graph.nodes.map((node) => [node.node, node.tiers]), graph.edges, graph.channels.map((gate) => gate.channel)]);
-const corner = (box) => `translate(${box.x - box.width / 2} ${box.y - box.height / 2})`;
-const curve = (points) => `M${points.map(({x, y}) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`;
 
 function figures(node) {
   if (!node.live) return "";
@@ -66,17 +59,16 @@ function Gate({gate, box}) {
 /** The drawing of a graph; `bare`: of one that does not run, whose nodes are no links. */
 export function Graph({graph, flow, slow, dead, chosen, bare}) {
   const form = shape(graph);
-  const {boxes, lines, width, height} = useMemo(() => place(graph), [form]);
-  return html`<div class="graph" role="group" aria-label=${`graph of ${flow}`}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
-    <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>
-    ${graph.tiers.length > 1 && graph.tiers.map((tier) => {
-      const box = boxes.get(`t ${tier.tier}`);
-      return html`<g class="tier" transform=${corner(box)}><rect width=${box.width} height=${box.height} rx="9"/><text x="8" y="16" class="small">tier ${tier.tier}, ${tier.state || "created"}</text></g>`;
-    })}
-    ${lines.map((line) => html`<path class="edge" d=${curve(line.points)} marker-end="url(#arrow)"/>`)}
+  const placed = useMemo(() => place(graph), [form]);
+  const {boxes} = placed;
+  const tiers = graph.tiers.length > 1 && graph.tiers.map((tier) => {
+    const box = boxes.get(`t ${tier.tier}`);
+    return html`<g class="tier" transform=${corner(box)}><rect width=${box.width} height=${box.height} rx="9"/><text x="8" y="16" class="small">tier ${tier.tier}, ${tier.state || "created"}</text></g>`;
+  });
+  return html`<${Drawing} label=${`graph of ${flow}`} placed=${placed} below=${tiers}>
     ${graph.channels.map((gate) => html`<${Gate} key=${gate.channel} gate=${gate} box=${boxes.get(`c ${gate.channel}`)}/>`)}
     ${graph.nodes.map((node) => html`<${Node} key=${node.node} node=${node} box=${boxes.get(`n ${node.node}`)} flow=${flow} slow=${slow.has(node.node)} dead=${dead.get(node.node) || 0} chosen=${chosen === node.node} bare=${bare}/>`)}
-  </svg></div>`;
+  </${Drawing}>`;
 }
 
 /** The queries of a flow that write the node, or read it. */

@@ -1,10 +1,11 @@
 // The versions of a flow: who submitted each, when; the difference of two side by side; back to an earlier one.
 import {html, useMemo} from "../lib/html.js";
-import {ActButton, command} from "../lib/act.js";
+import {command} from "../lib/act.js";
 import {path} from "../lib/api.js";
 import {diff} from "../lib/diff.js";
 import {FlowFrame, link} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
+import {Buttons, useAct} from "../lib/opener.js";
 import {Answer, Moment, Table} from "../lib/ui.js";
 
 const NEAR = 3;  // unchanged lines around a change
@@ -37,12 +38,13 @@ function Sides({left, right}) {
 
 export default function Versions({flow, query}) {
   const versions = useAnswer(path`flows/${flow}/versions`, {every: 10});
+  const [open, dialog] = useAct(versions.again);
   const from = query.get("from"), to = query.get("to");
   return html`<${FlowFrame} flow=${flow} now="Versions">${() => html`<${Answer} of=${versions} empty="no version">${(rows) => html`
     <${Table} caption="versions" rows=${rows} keyOf=${(row) => row.version} columns=${[
       {name: "version", of: (row) => html`${row.version}${row.wanted ? html` <span class="badge">wanted</span>` : ""}`}, {name: "by", of: (row) => row.by || "–"}, {name: "submitted", of: (row) => html`<${Moment} at=${row.at}/>`},
       {name: "tiers", of: (row) => row.tiers.join(", ")}, {name: "package", of: (row) => html`<code>${row.package.slice(0, 12)}</code>`},
       {name: "compare", of: (row) => row.version > 1 && rows.some((each) => each.version === row.version - 1) ? html`<a href=${link(flow, `/versions?from=${row.version - 1}&to=${row.version}`)}>with ${row.version - 1}</a>${row.wanted ? "" : html`, <a href=${link(flow, `/versions?from=${row.version}&to=${rows.find((each) => each.wanted)?.version ?? rows[0].version}`)}>with the wanted one</a>`}` : "–"},
-      {name: "act", of: (row) => row.wanted ? "" : html`<${ActButton} act=${rollback(flow, row.version)} onDone=${versions.again}/>`}]}/>
+      {name: "act", of: (row) => row.wanted ? "" : html`<${Buttons} acts=${[rollback(flow, row.version)]} open=${open}/>`}]}/>${dialog}
     ${from && to && html`<${Difference} flow=${flow} from=${from} to=${to}/>`}`}</${Answer}>`}</${FlowFrame}>`;
 }
