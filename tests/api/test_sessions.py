@@ -152,3 +152,38 @@ def test_a_page_is_small() -> None:
         loaded = [*common, shipped[name]]
         assert sum(len(file.plain) for file in loaded) <= 500_000, name
         assert sum(len(file.packed) for file in loaded) <= 180_000, name
+
+
+@pytest.fixture
+def standby(bench: Bench) -> tuple[Served, httpx2.Client]:
+    """A master that does not lead, beside one that does, and a browser with a session at the standby."""
+    token = bench.tokens.add("ann", "operator", {})
+    leader, standby = bench.master(listen=Listen(asks=True)), bench.master(listen=Listen(asks=True))
+    assert standby.plane.watch is not None
+    standby.plane.watch.leads = lambda: False
+    standby.plane.watch.leader = lambda: leader.url
+    fetches = {"Origin": standby.url, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}
+    browser = bench.stack.enter_context(httpx2.Client(base_url=standby.url, headers=fetches))
+    assert browser.post("/v1/session", json={"token": token}).status_code == 200
+    return leader, browser
+
+
+def test_a_browser_gets_the_answer_of_the_leader_from_a_standby(standby: tuple[Served, httpx2.Client]) -> None:
+    leader, browser = standby
+    answer = browser.get("/v1/metrics")
+    assert (answer.status_code, answer.json(), answer.headers["Content-Type"]) == (200, [], "application/json")
+    missing = browser.get("/v1/flows/nope/metrics")
+    assert (missing.status_code, missing.json()["code"]) == (404, "flow-unknown")
+    assert browser.post("/v1/flows/nope/alerts/test", content=b"").json()["code"] == "flow-unknown"
+    redirected = httpx2.get(f"{browser.base_url}/v1/metrics", headers={"Authorization": "Bearer x"})
+    assert redirected.status_code == 401
+    assert str(browser.base_url).rstrip("/") != leader.url
+
+
+def test_two_standbys_that_take_each_other_for_the_leader_say_so(standby: tuple[Served, httpx2.Client]) -> None:
+    leader, browser = standby
+    assert leader.plane.watch is not None
+    leader.plane.watch.leads = lambda: False
+    leader.plane.watch.leader = lambda: str(browser.base_url)
+    answer = browser.get("/v1/metrics")
+    assert (answer.status_code, answer.json()["code"]) == (503, "leader-missing")

@@ -206,7 +206,7 @@ def test_a_flow_that_is_deleted_while_it_is_shown_is_said_to_be_gone(scene: Scen
 def test_texts_of_others_are_texts(scene: Scene, page: Page) -> None:
     scene.numbers("failed", HOSTILE, HOSTILE)
     page.goto(scene.url)
-    expect(page.locator(".fleet-row .why")).to_contain_text(HOSTILE)
+    expect(page.locator(".fleet-row .why[role=cell]")).to_contain_text(HOSTILE)
     page.get_by_role("link", name="numbers").click()
     expect(page.locator(".fault")).to_contain_text(HOSTILE)
     expect(page.locator("img")).to_have_count(0)

@@ -1,5 +1,5 @@
 // The audit log of the master that served this page: who requested which change, with which outcome.
-import {ask} from "../lib/asked.js";
+import {ask, Field} from "../lib/asked.js";
 import {html} from "../lib/html.js";
 import {count} from "../lib/format.js";
 import {flows, useAnswer, useStore} from "../lib/live.js";
@@ -14,8 +14,8 @@ export default function Audit({query}) {
   const change = (values) => ask("#/audit", {who, flow, limit: limit === FIRST ? "" : limit, ...values});
   return html`<h1>Audit log</h1>
     <p class="quiet">This is the log of the master that served this page${answer.data?.master && html`, <strong>${answer.data.master}</strong>`}. Each master has a log of its own: open the page at the <a href="#/hosts">other masters</a> to see theirs.</p>
-    <div class="row" role="search"><label>caller <input type="search" value=${who} onChange=${(event) => change({who: event.target.value})}/></label>
-      <label>flow or other target <input type="search" value=${flow} onChange=${(event) => change({flow: event.target.value})}/></label></div>
+    <div class="row" role="search"><${Field} label="caller" value=${who} onValue=${(text) => change({who: text})}/>
+      <${Field} label="flow or other target" value=${flow} onValue=${(text) => change({flow: text})}/></div>
     <${Answer} of=${answer}>${({entries, complete}) => entries.length === 0 ? html`<p>No line of the log matches.</p>` : html`<${Table} caption="audit log" rows=${entries} columns=${[
       {name: "time", of: (row) => html`<${Moment} at=${row.at}/>`}, {name: "caller", of: (row) => row.who || html`<span class="quiet">unknown</span>`}, {name: "address", of: (row) => row.address}, {name: "change", of: (row) => row.what},
       {name: "target", of: (row) => known?.has(row.target) ? html`<a href=${`#/flows/${encodeURIComponent(row.target)}`}>${row.target}</a>` : html`<span class="target">${row.target}</span>`},

@@ -14,7 +14,7 @@ const NEAR = 3;  // unchanged lines around a change
 const rollback = (flow, version) => ({
   title: `roll back to ${version}`, label: "roll back", role: "editor", method: "POST", path: path`flows/${flow}/rollback`, body: {version}, name: flow,
   says: `Version ${version}, code and flow together, becomes the desired version, with those of the flows that were submitted with it. If rows would be read again or lost, it is refused, and says so.`,
-  command: command("scribengin", "rollback", flow, "--to", version),
+  command: command("scribengin", "rollback", flow, version),
   after: (answer) => html`<p>${Object.entries(answer.versions).map(([name, number]) => `${name} is now wanted in version ${number}`).join("; ") || "Nothing has changed."}</p>`,
 });
 
