@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -187,3 +190,19 @@ def test_two_standbys_that_take_each_other_for_the_leader_say_so(standby: tuple[
     leader.plane.watch.leader = lambda: str(browser.base_url)
     answer = browser.get("/v1/metrics")
     assert (answer.status_code, answer.json()["code"]) == (503, "leader-missing")
+
+
+def test_the_page_loads_at_once_what_its_first_view_needs() -> None:
+    files = console_files()
+
+    def below(name: str) -> set[str]:
+        folder = PurePosixPath(name).parent
+        found = set()
+        for import_ in re.findall(rb'from\s*"([^"]+)"', files[name].plain):
+            there = os.path.normpath(folder / import_.decode())
+            found |= {there} | below(there)
+        return found
+
+    needed = {"main.js", "pages/fleet.js"} | below("main.js") | below("pages/fleet.js")
+    loaded = set(re.findall(r'(?:rel="modulepreload" href|module" src)="console/([^"]+)"', files["index.html"].plain.decode()))
+    assert loaded == needed

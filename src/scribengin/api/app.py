@@ -65,7 +65,7 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(record_routes(may))
     app.include_router(quota_routes(may))
     app.include_router(peer_routes(may))
-    app.include_router(event_routes(may, plane.registry))
+    app.include_router(event_routes(may, plane.registry, plane.watch))
     app.include_router(health_routes(plane, may))
     app.include_router(node_routes(may))
     app.include_router(agent_routes(may))

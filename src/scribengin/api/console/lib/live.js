@@ -76,10 +76,14 @@ export function useAnswer(where, {every = 0, stamp = null} = {}) {
 /** All flows by name, as the stream of events tells them; null before the first event. */
 export const flows = new Store(null);
 
+/** Flow → its figures, as in /v1/metrics; null before they are known. */
+export const figures = new Store(null);
+
 /** Follow the stream of events, from now on. Browsers open it again themselves, and send the number of the last event. */
 export function followFlows() {
   let known = new Map();
-  const stream = new EventSource(address("events"));
+  let timer = 0, ended = false;
+  const stream = new EventSource(address("events?figures=true"));
   const read = (handle) => (event) => {
     answered();
     handle(JSON.parse(event.data));
@@ -98,11 +102,33 @@ export function followFlows() {
   }));
   stream.addEventListener("flow", later(({flow}) => known.set(flow.flow, flow)));
   stream.addEventListener("deleted", later(({flow}) => known.delete(flow.flow)));
+  async function ask() {  // a standby has no figures: it asks the leader
+    try {
+      if (!document.hidden) figures.set(new Map((await get("metrics")).map((row) => [row.flow, row])));
+    } catch (error) {
+      failed(error);
+    }
+    if (!ended) timer = setTimeout(ask, 5000);
+  }
+  let fresh = true;
+  stream.onopen = () => { fresh = true; };
+  stream.addEventListener("figures", (event) => {
+    answered();
+    const rows = JSON.parse(event.data);
+    clearTimeout(timer);
+    if (rows === null) return void ask();
+    figures.set(new Map([...(fresh ? [] : figures.value), ...rows.map((row) => [row.flow, row])]));
+    fresh = false;
+  });
   stream.onerror = () => {
     failed({});
-    if (stream.readyState === EventSource.CLOSED) setTimeout(() => { end = followFlows(); }, 2000);
+    if (stream.readyState === EventSource.CLOSED && !ended) timer = setTimeout(() => { end = followFlows(); }, 2000);
   };
-  let end = () => stream.close();
+  let end = () => {
+    ended = true;
+    clearTimeout(timer);
+    stream.close();
+  };
   return () => end();
 }
 

@@ -2,7 +2,7 @@
 import {ask} from "../lib/asked.js";
 import {html, useEffect, useMemo} from "../lib/html.js";
 import {ago, bytes, count, duration, moment} from "../lib/format.js";
-import {flows, useAnswer, useStore} from "../lib/live.js";
+import {figures, flows, useStore} from "../lib/live.js";
 import {State} from "../lib/ui.js";
 import {Window} from "../lib/window.js";
 
@@ -62,16 +62,15 @@ function matches(row, words) {
 
 export default function Fleet({query}) {
   const known = useStore(flows);
-  const figures = useAnswer("metrics", {every: 2});
+  const seen = useStore(figures);
   const text = query.get("filter") || "", state = query.get("state") || "";
   const rows = useMemo(() => {
-    const seen = new Map((figures.data || []).map((each) => [each.flow, each]));
     return [...(known || new Map()).values()].map((flow) => {
-      const more = seen.get(flow.flow);
+      const more = seen?.get(flow.flow);
       return {...flow, now: more?.now ?? null, alerts: more?.alerts ?? [], why: more?.why ?? flow.reason};
     });
-  }, [known, figures.data]);
-  useEffect(() => { (figures.data || []).forEach(remember); }, [figures.data]);
+  }, [known, seen]);
+  useEffect(() => { (seen || new Map()).forEach(remember); }, [seen]);
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const shown = rows.filter((row) => (!state || row.state === state) && matches(row, words))
     .map((row) => [rank(row), row]).sort(([a, one], [b, other]) => a - b || (one.flow < other.flow ? -1 : 1)).map(([, row]) => row);
