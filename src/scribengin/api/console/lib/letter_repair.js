@@ -1,0 +1,69 @@
+// The repair of one dead letter: its columns, or its whole text.
+import {html, useEffect, useState} from "./html.js";
+import {ActButton, command} from "./act.js";
+import {path, send} from "./api.js";
+import {Replay} from "./letter_acts.js";
+import {escaped, fromBase64, toBase64, unescaped, visible} from "./record_bytes.js";
+import {Fault} from "./ui.js";
+
+/** A value of a column as it is written in a field: a text as it is, a number with all its digits, anything else as JSON. */
+const written = (value, source) => typeof value === "string" ? value : typeof value === "number" && source ? source : JSON.stringify(value);
+
+/** Column → its value as text; null if the text is not a JSON object. */
+export function columnsOf(text) {
+  try {
+    const sources = new Map();
+    const row = JSON.parse(text, function keep(name, value, context) {
+      if (typeof value === "number" && context?.source) sources.set(name, context.source);
+      return value;
+    });
+    if (row === null || typeof row !== "object" || Array.isArray(row)) return null;
+    return new Map(Object.entries(row).map(([name, value]) => [name, written(value, sources.get(name))]));
+  } catch {
+    return null;
+  }
+}
+
+function Columns({columns, changed, change}) {
+  return html`<div class="columns">${[...columns].map(([name, value]) => html`<label key=${name}><span dir="auto">${visible(name)}</span>
+    <input value=${changed[name] ?? value} dir="auto" spellcheck=${false} autocomplete="off" onInput=${(event) => change(name, event.target.value)}/></label>`)}</div>`;
+}
+
+/** What was repaired says how it goes on. */
+function Repaired({answer, flow, letterKey, onDone}) {
+  if (!answer.queries.length) return html`<p>Nothing was changed.</p>`;
+  return html`<p>The repair is kept for query ${answer.queries.join(", ")} until the replay; it enters at ${answer.at}.</p>
+    <p><${Replay} flow=${flow} which=${{prefix: letterKey}} label="send the repaired one on" main onDone=${onDone}/></p>`;
+}
+
+function Editor({flow, letterKey, found, onDone}) {
+  const binary = found.text === null;
+  const before = binary ? escaped(fromBase64(found.text_base64)) : found.text;
+  const columns = binary ? null : columnsOf(before);
+  const [whole, setWhole] = useState(columns === null);
+  const [text, write] = useState(before), [changed, setChanged] = useState({});
+  const set = Object.fromEntries(Object.entries(changed).filter(([name, value]) => columns?.get(name) !== value));
+  const change = whole ? binary ? {text_base64: toBase64(unescaped(text))} : {text} : {columns: set};
+  const words = whole ? ["--with", "-"] : Object.entries(set).flatMap(([name, value]) => ["--set", `${name}=${value}`]);
+  const act = {title: "repair", says: "The flow checks the repair, and keeps it until the replay.", role: "operator", method: "POST", path: path`flows/${flow}/dead-letters/repairs`,
+    body: {letter: letterKey, ...change, digest: found.digest}, command: command("scribengin", "dead-letter", "edit", flow, letterKey, ...words), button: "keep the repair",
+    after: (answer) => html`<${Repaired} answer=${answer} flow=${flow} letterKey=${letterKey} onDone=${onDone}/>`};
+  const differs = whole ? text !== before : Object.keys(set).length > 0;
+  return html`<p>${found.row ? `The row as it comes to ${found.at}.` : `The record as source ${found.at} reads it.`}${binary ? " Bytes that are not UTF-8 are written as \\xff, a backslash as \\\\." : ""}</p>
+    ${whole ? html`<label>text <textarea rows="6" dir="auto" spellcheck=${false} value=${text} onInput=${(event) => write(event.target.value)}></textarea></label>` : html`<${Columns} columns=${columns} changed=${changed} change=${(name, value) => setChanged((now) => ({...now, [name]: value}))}/>`}
+    <p class="row">${differs ? html`<${ActButton} act=${act} label="repair" onDone=${onDone}/>` : html`<button type="button" disabled>repair</button>`}
+      ${columns && html`<button type="button" onClick=${() => setWhole(!whole)}>${whole ? "edit its columns" : "edit the whole text"}</button>`}</p>`;
+}
+
+/** The part of a dead letter's page that repairs it. */
+export function Repair({flow, letterKey, stamp, onDone}) {
+  const [state, set] = useState({found: null, error: null});
+  useEffect(() => {
+    const abort = new AbortController();
+    send("POST", path`flows/${flow}/dead-letters/repairs`, {letter: letterKey}, {signal: abort.signal}).then((found) => set({found, error: null}), (error) => { if (error.name !== "AbortError") set({found: null, error}); });
+    return () => abort.abort();
+  }, [flow, letterKey, stamp]);
+  if (state.error) return html`<${Fault} error=${state.error}/>`;
+  if (state.found === null) return html`<p class="quiet" aria-busy="true">asking what can be repaired …</p>`;
+  return html`<${Editor} flow=${flow} letterKey=${letterKey} found=${state.found} onDone=${onDone}/>`;
+}

@@ -1,0 +1,25 @@
+// An act that is asked for as a dry run first: its dialog shows what it would do.
+import {html, useEffect, useState} from "./html.js";
+import {Act} from "./act.js";
+import {send} from "./api.js";
+import {may} from "./session.js";
+import {Fault} from "./ui.js";
+
+function Box({act, tells, allows, onClose, onDone}) {
+  const [preview, set] = useState({data: null, error: null});
+  useEffect(() => {
+    const abort = new AbortController();
+    send(act.method, act.path, {...act.body, dry_run: true}, {signal: abort.signal}).then((data) => set({data, error: null}), (error) => { if (error.name !== "AbortError") set({data: null, error}); });
+    return () => abort.abort();
+  }, []);
+  return html`<${Act} act=${{...act, disabled: preview.data === null || !allows(preview.data)}} onClose=${onClose} onDone=${onDone}>
+    <div class="preview" aria-live="polite">${preview.data ? tells(preview.data) : preview.error ? html`<${Fault} error=${preview.error}/>` : html`<p class="quiet">asking what would happen …</p>`}</div></${Act}>`;
+}
+
+/** A button that opens the act. `tells`: the answer of the dry run => what is shown; `allows`: that answer => whether the act may be done. */
+export function PreviewedButton({act, label, main, tells, allows, onDone}) {
+  const [open, show] = useState(false);
+  if (!may(act.role)) return null;
+  return html`<button type="button" class=${act.name ? "danger" : main ? "main" : ""} onClick=${() => show(true)}>${label || act.title}</button>
+    ${open && html`<${Box} act=${act} tells=${tells} allows=${allows} onClose=${() => show(false)} onDone=${onDone}/>`}`;
+}
