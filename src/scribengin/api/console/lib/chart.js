@@ -1,7 +1,7 @@
 // Charts over time, drawn by uPlot in the colours of the page.
 import uPlot from "../vendor/uplot.js";
 import {html, useEffect, useRef, useState} from "./html.js";
-import {zone} from "./format.js";
+import {moment, zone} from "./format.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -24,9 +24,9 @@ function options({lines, says}, width) {
   return {
     width, height: 190, cursor: {y: false},
     tzDate: (seconds) => zone.name === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
-    axes: [{...axis, values: undefined}, {...axis, size: 78, values: (_, values) => values.map(said)}],
+    axes: [{...axis, space: 90, values: (_, times, __, ___, step) => times.map((time) => step >= 86400 ? moment(time).slice(5, 10) : step >= 3600 ? moment(time).slice(5, 16).replace("T", " ") : moment(time).slice(11, step >= 60 ? 16 : 19))}, {...axis, size: 78, values: (_, values) => values.map(said)}],
     scales: {y: {range: (_, low, high) => [0, Math.max(1, high ?? 1) * 1.05]}},
-    series: [{label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}"}, ...lines.map((line) => ({label: line.name, stroke: colour(line.colour), width: 1.6, dash: line.dash, value: (_, value) => said(value)}))],
+    series: [{label: "time", value: (_, time) => moment(time)}, ...lines.map((line) => ({label: line.name, stroke: colour(line.colour), width: 1.6, dash: line.dash, value: (_, value) => said(value)}))],
   };
 }
 

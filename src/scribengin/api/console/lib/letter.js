@@ -1,5 +1,5 @@
 // One dead letter: what it was, why it failed, and what can be done with it.
-import {html} from "./html.js";
+import {html, useState} from "./html.js";
 import {path} from "./api.js";
 import {count} from "./format.js";
 import {link} from "./flow.js";
@@ -24,13 +24,16 @@ function Bytes({letter, withheld}) {
 }
 
 /** A repaired or refused dead letter's acts. `asked` and `replayed` ones have none: they are on their way. */
-function Acts({flow, letter, onDone}) {
+function Acts({flow, letter: fresh, onDone}) {
+  const [held, hold] = useState(null);  // while a dialog is open, its button stays, whatever becomes of the dead letter
+  const letter = held ?? fresh;
+  const opens = {onOpen: () => hold(fresh), onDone: (acted) => { hold(null); if (acted) onDone(); }};
   const state = stateOf(letter);
   if (!may("operator")) return null;
   if (letter.state.startsWith("asked")) return html`<p class="note">Its replay is requested: a worker takes it at its next look.</p>`;
   if (letter.state.startsWith("replayed")) return html`<p class="note">It was replayed. If it failed again, it is a new dead letter.</p>`;
-  return html`<p class="row"><${Replay} flow=${flow} which=${{prefix: letter.key}} label=${state === "repaired" ? "send the repaired one on" : "replay"} main=${state === "repaired"} onDone=${onDone}/></p>
-    <h2>Repair</h2><${Repair} flow=${flow} letterKey=${letter.key} stamp=${letter.state} onDone=${onDone}/>`;
+  return html`<p class="row"><${Replay} flow=${flow} which=${{prefix: letter.key}} label=${state === "repaired" ? "send the repaired one on" : "replay"} main=${state === "repaired"} ...${opens}/></p>
+    <h2>Repair</h2><${Repair} flow=${flow} letterKey=${letter.key} stamp=${letter.state} ...${opens}/>`;
 }
 
 function Shown({flow, letter, withheld, onDone}) {

@@ -27,10 +27,10 @@ function Replayed({answer}) {
 }
 
 /** Replay the selected dead letters. */
-export function Replay({flow, which, label, main, onDone}) {
+export function Replay({flow, which, label, main, onOpen, onDone}) {
   const act = {title: "replay", says: "Each dead letter is replayed once, from the step that refused it.", role: "operator", method: "POST", path: path`flows/${flow}/dead-letters/replays`, body: chosen(which),
     command: lettersCommand("replay", flow, which, "--yes"), after: (answer) => html`<${Replayed} answer=${answer}/>`};
-  return html`<${PreviewedButton} act=${act} label=${label} main=${main} onDone=${onDone} tells=${(answer) => html`<${Replayed} answer=${answer}/>`} allows=${(answer) => answer.replayed > 0}/>`;
+  return html`<${PreviewedButton} act=${act} label=${label} main=${main} onOpen=${onOpen} onDone=${onDone} tells=${(answer) => html`<${Replayed} answer=${answer}/>`} allows=${(answer) => answer.replayed > 0}/>`;
 }
 
 function Purged({answer, flow, onDone}) {

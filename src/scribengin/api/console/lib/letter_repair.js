@@ -1,8 +1,9 @@
 // The repair of one dead letter: its columns, or its whole text.
 import {html, useEffect, useState} from "./html.js";
-import {ActButton, command} from "./act.js";
+import {Act, command} from "./act.js";
 import {path, send} from "./api.js";
 import {Replay} from "./letter_acts.js";
+import {useDialog} from "./previewed.js";
 import {escaped, fromBase64, toBase64, unescaped, visible} from "./record_bytes.js";
 import {Fault} from "./ui.js";
 
@@ -25,18 +26,23 @@ export function columnsOf(text) {
 }
 
 function Columns({columns, changed, change}) {
-  return html`<div class="columns">${[...columns].map(([name, value]) => html`<label key=${name}><span dir="auto">${visible(name)}</span>
-    <input value=${changed[name] ?? value} dir="auto" spellcheck=${false} autocomplete="off" onInput=${(event) => change(name, event.target.value)}/></label>`)}</div>`;
+  return html`<div class="columns">${[...columns].map(([name, value]) => {
+    const now = changed[name] ?? value;
+    return html`<label key=${name}><span dir="auto">${visible(name)}</span>
+      <input value=${now} dir="auto" spellcheck=${false} autocomplete="off" onInput=${(event) => change(name, event.target.value)}/>
+      ${visible(now) !== now && html`<span>with hidden characters: <code>${visible(now)}</code></span>`}</label>`;
+  })}</div>`;
 }
 
 /** What was repaired says how it goes on. */
-function Repaired({answer, flow, letterKey, onDone}) {
+function Repaired({answer, flow, letterKey}) {
   if (!answer.queries.length) return html`<p>Nothing was changed.</p>`;
   return html`<p>The repair is kept for query ${answer.queries.join(", ")} until the replay; it enters at ${answer.at}.</p>
-    <p><${Replay} flow=${flow} which=${{prefix: letterKey}} label="send the repaired one on" main onDone=${onDone}/></p>`;
+    <p><${Replay} flow=${flow} which=${{prefix: letterKey}} label="send the repaired one on" main/></p>`;
 }
 
-function Editor({flow, letterKey, found, onDone}) {
+function Editor({flow, letterKey, found, onOpen, onDone}) {
+  const dialog = useDialog({onOpen, onDone});
   const binary = found.text === null;
   const before = binary ? escaped(fromBase64(found.text_base64)) : found.text;
   const columns = binary ? null : columnsOf(before);
@@ -47,16 +53,17 @@ function Editor({flow, letterKey, found, onDone}) {
   const words = whole ? ["--with", "-"] : Object.entries(set).flatMap(([name, value]) => ["--set", `${name}=${value}`]);
   const act = {title: "repair", says: "The flow checks the repair, and keeps it until the replay.", role: "operator", method: "POST", path: path`flows/${flow}/dead-letters/repairs`,
     body: {letter: letterKey, ...change, digest: found.digest}, command: command("scribengin", "dead-letter", "edit", flow, letterKey, ...words), button: "keep the repair",
-    after: (answer) => html`<${Repaired} answer=${answer} flow=${flow} letterKey=${letterKey} onDone=${onDone}/>`};
+    after: (answer) => html`<${Repaired} answer=${answer} flow=${flow} letterKey=${letterKey}/>`};
   const differs = whole ? text !== before : Object.keys(set).length > 0;
   return html`<p>${found.row ? `The row as it comes to ${found.at}.` : `The record as source ${found.at} reads it.`}${binary ? " Bytes that are not UTF-8 are written as \\xff, a backslash as \\\\." : ""}</p>
     ${whole ? html`<label>text <textarea rows="6" dir="auto" spellcheck=${false} value=${text} onInput=${(event) => write(event.target.value)}></textarea></label>` : html`<${Columns} columns=${columns} changed=${changed} change=${(name, value) => setChanged((now) => ({...now, [name]: value}))}/>`}
-    <p class="row">${differs ? html`<${ActButton} act=${act} label="repair" onDone=${onDone}/>` : html`<button type="button" disabled>repair</button>`}
+    <p class="row"><button type="button" disabled=${!differs} onClick=${dialog.enter}>repair</button>
+      ${dialog.open && html`<${Act} act=${act} onClose=${dialog.leave} onDone=${dialog.done}/>`}
       ${columns && html`<button type="button" onClick=${() => setWhole(!whole)}>${whole ? "edit its columns" : "edit the whole text"}</button>`}</p>`;
 }
 
 /** The part of a dead letter's page that repairs it. */
-export function Repair({flow, letterKey, stamp, onDone}) {
+export function Repair({flow, letterKey, stamp, onOpen, onDone}) {
   const [state, set] = useState({found: null, error: null});
   useEffect(() => {
     const abort = new AbortController();
@@ -65,5 +72,5 @@ export function Repair({flow, letterKey, stamp, onDone}) {
   }, [flow, letterKey, stamp]);
   if (state.error) return html`<${Fault} error=${state.error}/>`;
   if (state.found === null) return html`<p class="quiet" aria-busy="true">asking what can be repaired …</p>`;
-  return html`<${Editor} flow=${flow} letterKey=${letterKey} found=${state.found} onDone=${onDone}/>`;
+  return html`<${Editor} flow=${flow} letterKey=${letterKey} found=${state.found} onOpen=${onOpen} onDone=${onDone}/>`;
 }

@@ -1,5 +1,5 @@
 // An act that is asked for as a dry run first: its dialog shows what it would do.
-import {html, useEffect, useState} from "./html.js";
+import {html, useEffect, useRef, useState} from "./html.js";
 import {Act} from "./act.js";
 import {send} from "./api.js";
 import {may} from "./session.js";
@@ -16,10 +16,22 @@ function Box({act, tells, allows, onClose, onDone}) {
     <div class="preview" aria-live="polite">${preview.data ? tells(preview.data) : preview.error ? html`<${Fault} error=${preview.error}/>` : html`<p class="quiet">asking what would happen …</p>`}</div></${Act}>`;
 }
 
-/** A button that opens the act. `tells`: the answer of the dry run => what is shown; `allows`: that answer => whether the act may be done. */
-export function PreviewedButton({act, label, main, tells, allows, onDone}) {
+/** Whether a dialog is open, and what opens and closes it. After an act `onDone` is called when its dialog is closed: what it changes may take the dialog away. */
+export function useDialog({onOpen, onDone}) {
   const [open, show] = useState(false);
+  const acted = useRef(false);
+  return {
+    open,
+    enter: () => { acted.current = false; onOpen?.(); show(true); },
+    done: () => { acted.current = true; },
+    leave: () => { show(false); onDone?.(acted.current); },
+  };
+}
+
+/** A button that opens the act. `tells`: the answer of the dry run => what is shown; `allows`: that answer => whether the act may be done. `onDone`: see useDialog. */
+export function PreviewedButton({act, label, main, tells, allows, onOpen, onDone}) {
+  const dialog = useDialog({onOpen, onDone});
   if (!may(act.role)) return null;
-  return html`<button type="button" class=${act.name ? "danger" : main ? "main" : ""} onClick=${() => show(true)}>${label || act.title}</button>
-    ${open && html`<${Box} act=${act} tells=${tells} allows=${allows} onClose=${() => show(false)} onDone=${onDone}/>`}`;
+  return html`<button type="button" class=${act.name ? "danger" : main ? "main" : ""} onClick=${dialog.enter}>${label || act.title}</button>
+    ${dialog.open && html`<${Box} act=${act} tells=${tells} allows=${allows} onClose=${dialog.leave} onDone=${dialog.done}/>`}`;
 }

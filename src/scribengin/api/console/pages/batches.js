@@ -7,7 +7,7 @@ import {bytes, count, duration, moment, rate} from "../lib/format.js";
 import {FlowFrame, link} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
 import {Again, decided, useSeldom} from "../lib/planned.js";
-import {Answer, Facts, Moment, State, Table} from "../lib/ui.js";
+import {Answer, Facts, Moment, Table} from "../lib/ui.js";
 
 const MOST = 100;
 const SPANS = {"10 minutes": {seconds: 600, step: 10, every: 3}, "6 hours": {seconds: 6 * 3600, step: 10, every: 30}, "14 days": {seconds: 14 * 86400, step: 600, every: 300}};
@@ -49,7 +49,7 @@ const queriesOf = (metrics) => (metrics?.tiers || []).flatMap((tier) => tier.que
 
 function Queries({rows}) {
   return html`<h2>Queries now</h2><${Table} caption="queries" rows=${rows} keyOf=${(row) => row.tier + row.query} columns=${[
-    {name: "tier", of: (row) => row.tier}, {name: "query", of: (row) => row.query}, {name: "state", of: (row) => html`<${State} state=${row.state}/>`},
+    {name: "tier", of: (row) => row.tier}, {name: "query", of: (row) => row.query}, {name: "state", of: (row) => row.state},
     {name: "rate", kind: "number", of: (row) => rate(row.rows_per_s)}, {name: "rows wait", kind: "number", of: (row) => count(row.lag.rows)}, {name: "oldest", kind: "number", of: (row) => duration(row.lag.seconds)},
     {name: "state rows", kind: "number", of: (row) => count(row.state_rows)}, {name: "state", kind: "number", of: (row) => bytes(row.state_bytes)},
     {name: "watermark", of: (row) => row.watermark && html`<${Moment} at=${row.watermark}/>${row.behind_s !== null && ` (${duration(row.behind_s)} behind)`}`},

@@ -21,7 +21,7 @@ function Groups({flow, counts, which}) {
     {name: "step", of: (row) => html`<a href=${list(flow, {query: row.query, step: row.step, reason: row.reason})} aria-current=${which.step === row.step && which.reason === row.reason ? "true" : undefined}>${row.step}</a>`},
     {name: "reason", of: (row) => row.reason}, {name: "query", of: (row) => `${row.query}${row.gone ? " (no sink uses it any more)" : ""}`}, {name: "count", kind: "number", of: (row) => count(row.count)},
     {name: "replayed", kind: "number", of: (row) => count(row.replayed)}, {name: "requested", kind: "number", of: (row) => count(row.asked)}, {name: "repaired", kind: "number", of: (row) => count(row.repaired)},
-    {name: "example", of: (row) => html`<a href=${one(flow, row.key)} dir="auto">${visible(row.example)}</a> <span class="quiet" dir="auto">${visible(row.place)}</span>`}, {name: "last", of: (row) => html`<${Moment} at=${row.last}/>`}]}/>`;
+    {name: "example", of: (row) => html`<span class="brief"><a href=${one(flow, row.key)} dir="auto">${visible(row.example)}</a> <span class="quiet" dir="auto">${visible(row.place)}</span></span>`}, {name: "last", of: (row) => html`<${Moment} at=${row.last}/>`}]}/>`;
 }
 
 function Page({flow, page, which, after}) {
@@ -37,14 +37,16 @@ function Letters({flow, query, metrics}) {
   const counts = useAnswer(path`flows/${flow}/dead-letters/counts`, {stamp});
   const page = useAnswer(`${path`flows/${flow}/dead-letters`}?${new URLSearchParams({...which, limit: LIMIT, ...(after && {after})})}`, {stamp});
   const again = () => { counts.again(); page.again(); };
+  const refresh = (acted) => { if (acted) again(); };
+  const total = counts.data?.dead ?? 0, replayed = counts.data?.groups.some((group) => group.replayed > 0);
   const filters = Object.entries(which);
   return html`<div class="row"><h2>By step and reason</h2><${Again} of=${{...counts, again}}/></div>
     <${Answer} of=${counts}>${(found) => found.groups.length ? html`<${Groups} flow=${flow} counts=${found} which=${which}/>` : html`<p class="quiet">The flow has no dead letters.</p>`}</${Answer}>
     <div class="row"><h2>${filters.length ? "Selected dead letters" : "All dead letters"}</h2>
       ${filters.map(([name, value]) => html`<a class="choice" key=${name} href=${list(flow, Object.fromEntries(filters.filter(([other]) => other !== name)))} aria-label=${`remove the filter ${name} ${value}`}>${name} ${value} ×</a>`)}</div>
-    <p class="row"><${Replay} flow=${flow} which=${which} label=${filters.length ? "replay the selected" : "replay all"} onDone=${again}/>
-      <${Purge} flow=${flow} which=${which} replayed label=${filters.length ? "purge the selected that are replayed" : "purge those that are replayed"} onDone=${again}/>
-      <${Purge} flow=${flow} which=${which} label=${filters.length ? "purge the selected" : "purge all"} onDone=${again}/><${UndoPurge} flow=${flow} onDone=${again}/></p>
+    <p class="row">${total > 0 && html`<${Replay} flow=${flow} which=${which} label=${filters.length ? "replay the selected" : "replay all"} onDone=${refresh}/>`}
+      ${replayed && html`<${Purge} flow=${flow} which=${which} replayed label=${filters.length ? "purge the selected that are replayed" : "purge those that are replayed"} onDone=${refresh}/>`}
+      ${total > 0 && html`<${Purge} flow=${flow} which=${which} label=${filters.length ? "purge the selected" : "purge all"} onDone=${refresh}/>`}<${UndoPurge} flow=${flow} onDone=${again}/></p>
     <${Answer} of=${page}>${(found) => html`<${Page} flow=${flow} page=${found} which=${which} after=${after}/>`}</${Answer}>`;
 }
 

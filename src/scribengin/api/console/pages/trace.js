@@ -39,7 +39,7 @@ function Way({way, flow, each}) {
   const source = each.id.split("/")[0], letter = each.step !== undefined;
   const last = each.hops.at(-1);
   const went = letter ? [] : way.went.filter((row) => row.sink === each.sink && row.tier === last?.tier && row.query === last?.query && row.batch === last?.batch);
-  return html`<section aria-label=${`way of ${visible(each.id)}`}><h3 dir="auto"><code>${visible(each.id)}</code></h3><ol class="way">
+  return html`<section aria-label=${`way of ${visible(each.id)}`}><h2 dir="auto"><code>${visible(each.id)}</code></h2><ol class="way">
     <${Start} way=${way} first=${each.hops[0]}/>
     <${Stop} kind="source" title=${`source ${source}`}>${visible(each.id.slice(source.length + 1))}</${Stop}>
     ${each.hops.map((hop, nth) => html`<${Stop} key=${nth} kind="hop" title=${`tier ${hop.tier}`} at=${exact(hop.time_ms)}>query ${hop.query}, <a href=${link(flow, `/batches?${new URLSearchParams({batch: `${hop.tier}:${hop.query}:${hop.batch}`})}`)}>Batch ${count(hop.batch)}</a>, on ${hop.host}${hop.member ? `, by ${hop.member}` : ""}</${Stop}>`)}
