@@ -16,11 +16,13 @@ export const chosen = (which) => Object.fromEntries(["query", "step", "reason", 
 export const lettersCommand = (verb, flow, which, ...more) =>
   command("scribengin", "dead-letter", verb, flow, which.prefix || "", ...Object.entries(FLAGS).flatMap(([name, flag]) => which[name] ? [flag, which[name]] : []), ...more);
 
-const Late = ({late}) => late.map((each) => html`<p class="note" key=${each.query}>${count(each.count ?? each.late)} are behind the watermark${each.watermark ? ` ${each.watermark}` : ""} of query ${each.query}: they would become dead letters again.</p>`);
+const letters = (number) => html`<strong>${count(number)}</strong> dead letter${number === 1 ? "" : "s"}`;
+
+const Late = ({late}) => late.map((each) => html`<p class="note" key=${each.query}>${letters(each.count)} behind the watermark ${each.watermark} of query ${each.query} would become late again.</p>`);
 
 function Replayed({answer}) {
-  return html`<p>${answer.dry_run ? "Would be replayed" : "Requested"}: <strong>${count(answer.replayed)}</strong> dead letters${answer.repaired ? `, ${count(answer.repaired)} of them repaired` : ""}${answer.already ? `; ${count(answer.already)} were requested before` : ""}.</p>
-    ${answer.entering.map((each) => html`<p key=${each.query + each.at}>${count(each.count)} enter query ${each.query} at ${each.at}</p>`)}
+  return html`<p>${answer.dry_run ? "Would be replayed" : "Requested"}: ${letters(answer.replayed)}${answer.repaired ? `, ${count(answer.repaired)} of them repaired` : ""}${answer.already ? `; ${count(answer.already)} were requested before` : ""}.</p>
+    ${answer.entering.map((each) => html`<p key=${each.query + each.at}>${letters(each.count)} in query ${each.query}: from ${each.at}</p>`)}
     <${Late} late=${answer.late}/>
     ${answer.refused > 0 && html`<p>${count(answer.refused)} stay:</p><ul>${answer.refusals.map((each) => html`<li key=${each.key}><code>${each.key}</code> <span dir="auto">${visible(each.why)}</span></li>`)}</ul>`}
     ${!answer.dry_run && answer.replayed > 0 && html`<p>${answer.running ? "The workers take them at their next look; a record that fails again becomes a new dead letter." : "The flow does not run: they are taken when it runs again."}</p>`}`;
@@ -34,7 +36,7 @@ export function Replay({flow, which, label, main, onOpen, onDone}) {
 }
 
 function Purged({answer, flow, onDone}) {
-  return html`<p>${answer.dry_run ? "Would be deleted" : "Deleted"}: <strong>${count(answer.purged)}</strong> dead letters${answer.unreplayed ? html`, <strong>${count(answer.unreplayed)} of them not replayed</strong>` : ", all of them replayed"}.</p>
+  return html`<p>${answer.dry_run ? "Would be deleted" : "Deleted"}: ${letters(answer.purged)}${answer.unreplayed ? html`, <strong>${count(answer.unreplayed)} of them not replayed</strong>` : ", all of them replayed"}.</p>
     ${answer.trash && html`<p>They can be restored until <${Moment} at=${answer.trash.until}/>: <${UndoPurge} flow=${flow} id=${answer.trash.id} onDone=${onDone}/></p>`}`;
 }
 
@@ -50,6 +52,6 @@ export function Purge({flow, which, replayed, label, onDone}) {
 export function UndoPurge({flow, id = "", onDone}) {
   const act = {title: "restore purged", says: id ? "The dead letters of this purge are restored." : "The dead letters that the newest purge deleted are restored. The flow must be stopped.", role: "operator", method: "POST",
     path: path`flows/${flow}/dead-letters/purges/undo`, body: id ? {id} : {}, command: command("scribengin", "dead-letter", "purge", flow, "--undo", id), button: "restore",
-    after: (answer) => html`<p>Restored: ${count(answer.restored)} dead letters${answer.expired ? `; ${count(answer.expired)} are expired` : ""}.</p>`};
+    after: (answer) => html`<p>Restored: ${letters(answer.restored)}${answer.expired ? `; ${count(answer.expired)} are expired` : ""}.</p>`};
   return html`<${ActButton} act=${act} onDone=${onDone}/>`;
 }

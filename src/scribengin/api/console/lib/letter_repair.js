@@ -35,10 +35,10 @@ function Columns({columns, changed, change}) {
 }
 
 /** What was repaired says how it goes on. */
-function Repaired({answer, flow, letterKey}) {
+function Repaired({answer, flow, letterKey, onSent}) {
   if (!answer.queries.length) return html`<p>Nothing was changed.</p>`;
   return html`<p>The repair is kept for query ${answer.queries.join(", ")} until the replay; it enters at ${answer.at}.</p>
-    <p><${Replay} flow=${flow} which=${{prefix: letterKey}} label="send the repaired one on" main/></p>`;
+    <p><${Replay} flow=${flow} which=${{prefix: letterKey}} label="send the repaired one on" main onDone=${(acted) => { if (acted) onSent(); }}/></p>`;
 }
 
 function Editor({flow, letterKey, found, onOpen, onDone}) {
@@ -53,7 +53,7 @@ function Editor({flow, letterKey, found, onOpen, onDone}) {
   const words = whole ? ["--with", "-"] : Object.entries(set).flatMap(([name, value]) => ["--set", `${name}=${value}`]);
   const act = {title: "repair", says: "The flow checks the repair, and keeps it until the replay.", role: "operator", method: "POST", path: path`flows/${flow}/dead-letters/repairs`,
     body: {letter: letterKey, ...change, digest: found.digest}, command: command("scribengin", "dead-letter", "edit", flow, letterKey, ...words), button: "keep the repair",
-    after: (answer) => html`<${Repaired} answer=${answer} flow=${flow} letterKey=${letterKey}/>`};
+    after: (answer) => html`<${Repaired} answer=${answer} flow=${flow} letterKey=${letterKey} onSent=${dialog.leave}/>`};
   const differs = whole ? text !== before : Object.keys(set).length > 0;
   return html`<p>${found.row ? `The row as it comes to ${found.at}.` : `The record as source ${found.at} reads it.`}${binary ? " Bytes that are not UTF-8 are written as \\xff, a backslash as \\\\." : ""}</p>
     ${whole ? html`<label>text <textarea rows="6" dir="auto" spellcheck=${false} value=${text} onInput=${(event) => write(event.target.value)}></textarea></label>` : html`<${Columns} columns=${columns} changed=${changed} change=${(name, value) => setChanged((now) => ({...now, [name]: value}))}/>`}

@@ -7,13 +7,14 @@ import {Fault} from "./ui.js";
 
 function Box({act, tells, allows, onClose, onDone}) {
   const [preview, set] = useState({data: null, error: null});
+  const [acted, finish] = useState(false);
   useEffect(() => {
     const abort = new AbortController();
     send(act.method, act.path, {...act.body, dry_run: true}, {signal: abort.signal}).then((data) => set({data, error: null}), (error) => { if (error.name !== "AbortError") set({data: null, error}); });
     return () => abort.abort();
   }, []);
-  return html`<${Act} act=${{...act, disabled: preview.data === null || !allows(preview.data)}} onClose=${onClose} onDone=${onDone}>
-    <div class="preview" aria-live="polite">${preview.data ? tells(preview.data) : preview.error ? html`<${Fault} error=${preview.error}/>` : html`<p class="quiet">asking what would happen …</p>`}</div></${Act}>`;
+  return html`<${Act} act=${{...act, disabled: preview.data === null || !allows(preview.data)}} onClose=${onClose} onDone=${() => { finish(true); onDone(); }}>
+    <div class="preview" aria-live="polite">${acted ? null : preview.data ? tells(preview.data) : preview.error ? html`<${Fault} error=${preview.error}/>` : html`<p class="quiet">asking what would happen …</p>`}</div></${Act}>`;
 }
 
 /** Whether a dialog is open, and what opens and closes it. After an act `onDone` is called when its dialog is closed: what it changes may take the dialog away. */
@@ -24,7 +25,12 @@ export function useDialog({onOpen, onDone}) {
     open,
     enter: () => { acted.current = false; onOpen?.(); show(true); },
     done: () => { acted.current = true; },
-    leave: () => { show(false); onDone?.(acted.current); },
+    leave: () => {
+      const was = acted.current;
+      acted.current = false;  // a dialog that is taken away closes again
+      show(false);
+      onDone?.(was);
+    },
   };
 }
 
