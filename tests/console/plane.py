@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-LIMIT_S = 300
+LIMIT_S = 240
 
 
 class Plane:

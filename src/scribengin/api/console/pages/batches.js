@@ -17,18 +17,8 @@ const LAG_ROWS = {title: "rows that wait", says: count, lines: [{name: "rows", c
 const LAG_BYTES = {title: "bytes that wait", says: bytes, lines: [{name: "bytes", colour: "warn", of: (each) => each.lag_bytes}]};
 const LAG_AGE = {title: "age of the oldest that waits", says: duration, lines: [{name: "age", colour: "warn", of: (each) => each.lag_s}]};
 
-/** The complete samples of all tiers together: rates are those of sources and sinks of the tiers, summed. */
-function joined(series, now) {
-  const at = new Map();
-  for (const sample of Object.values(series).flat()) {
-    if (sample.at + sample.step_s > now) continue;
-    const known = at.get(sample.at);
-    const sum = (name) => known[name] === null ? sample[name] : sample[name] === null ? known[name] : known[name] + sample[name];
-    at.set(sample.at, known ? {...known, rows_in_per_s: sum("rows_in_per_s"), rows_out_per_s: sum("rows_out_per_s"), dead_per_s: sum("dead_per_s"), batches: sum("batches"),
-      lag_rows: sum("lag_rows"), lag_bytes: sum("lag_bytes"), lag_s: Math.max(known.lag_s, sample.lag_s)} : sample);
-  }
-  return [...at.values()].sort((one, other) => one.at - other.at);
-}
+/** The samples that are complete: the newest one still grows. */
+const complete = (samples, now) => (samples || []).filter((each) => each.at + each.step_s <= now);
 
 const lettersOf = (flow, row) => link(flow, `/dead?${new URLSearchParams({query: row.query, since: row.decided_at, until: new Date(Date.parse(row.decided_at) + 1).toISOString()})}`);
 
@@ -57,14 +47,20 @@ function Queries({rows}) {
     ${rows.filter((row) => Object.keys(row.phases_s).length).map((row) => html`<h3 key=${row.tier + row.query}>Last Batch of ${row.query}, tier ${row.tier}: ${duration(Object.values(row.phases_s).reduce((sum, each) => sum + each, 0))}</h3><${Phases} phases=${row.phases_s}/>`)}`;
 }
 
-function Over({flow, span}) {
+/** Links of which one is chosen. */
+const Choices = ({label, names, now, to}) => html`<div class="row" role="group" aria-label=${label}>${names.map((each) => html`<a class="choice" key=${each} href=${to(each)} aria-current=${each === now ? "true" : undefined}>${each}</a>`)}</div>`;
+
+function Over({flow, span, tier, here}) {
   const {seconds, step, every} = SPANS[span];
   const since = useMemo(() => Math.floor(Date.now() / 1000) - seconds, [span]);
   const answer = useAnswer(`${path`flows/${flow}/metrics`}?step=${step}${seconds > 600 ? `&since=${since}` : ""}`, {every});
-  const samples = useMemo(() => answer.data ? joined(answer.data.series, answer.data.at) : [], [answer.data]);
-  if (!samples.length) return html`<${Answer} of=${answer}>${() => html`<p class="quiet">No samples yet: the master keeps them since it leads.</p>`}</${Answer}>`;
+  const tiers = Object.keys(answer.data?.series || {}), shown = tiers.includes(tier) ? tier : tiers[0];
+  const samples = useMemo(() => answer.data ? complete(answer.data.series[shown], answer.data.at) : [], [answer.data, shown]);
+  const choices = html`<div class="row"><${Choices} label="time shown" names=${Object.keys(SPANS)} now=${span} to=${(each) => here({span: each})}/>
+    ${tiers.length > 1 && html`<${Choices} label="tier shown" names=${tiers} now=${shown} to=${(each) => here({tier: each})}/>`}</div>`;
+  if (!samples.length) return html`${choices}<${Answer} of=${answer}>${() => html`<p class="quiet">No samples yet: the master keeps them since it leads.</p>`}</${Answer}>`;
   const has = (name) => samples.some((each) => each[name] !== null);
-  return html`<div class="charts"><${Chart} chart=${RATES} samples=${samples}/>${has("lag_rows") && html`<${Chart} chart=${LAG_ROWS} samples=${samples}/>`}
+  return html`${choices}<div class="charts"><${Chart} chart=${RATES} samples=${samples}/>${has("lag_rows") && html`<${Chart} chart=${LAG_ROWS} samples=${samples}/>`}
     ${!has("lag_rows") && has("lag_bytes") && html`<${Chart} chart=${LAG_BYTES} samples=${samples}/>`}${has("lag_s") && html`<${Chart} chart=${LAG_AGE} samples=${samples}/>`}</div>
     <details><summary>the same as a table: the last 60 samples</summary><${Table} caption="samples" rows=${samples.slice(-60).reverse()} keyOf=${(each) => each.at} columns=${[
       {name: "time", of: (each) => moment(each.at)}, {name: "in/s", kind: "number", of: (each) => count(each.rows_in_per_s)}, {name: "out/s", kind: "number", of: (each) => count(each.rows_out_per_s)},
@@ -80,14 +76,13 @@ function List({flow, rows, chosen, to}) {
 }
 
 function Shown({flow, view, query}) {
-  const chosen = query.get("batch"), span = SPANS[query.get("span")] ? query.get("span") : "10 minutes";
+  const chosen = query.get("batch"), tier = query.get("tier"), span = SPANS[query.get("span")] ? query.get("span") : "10 minutes";
   const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=600`, {every: 2});
   const batches = useAnswer(`${path`flows/${flow}/batches`}?limit=${MOST}`, {stamp: useSeldom(decided(metrics.data))});
-  const here = (change) => link(flow, `/batches?${new URLSearchParams({span, ...(chosen && {batch: chosen}), ...change})}`);
+  const here = (change) => link(flow, `/batches?${new URLSearchParams({span, ...(tier && {tier}), ...(chosen && {batch: chosen}), ...change})}`);
   const to = (row) => here({batch: nameOf(row)});
   const live = queriesOf(metrics.data);
-  return html`<div class="row" role="group" aria-label="time shown">${Object.keys(SPANS).map((each) => html`<a class="choice" key=${each} href=${here({span: each})} aria-current=${each === span ? "true" : undefined}>${each}</a>`)}</div>
-    <${Over} flow=${flow} span=${span}/>
+  return html`<${Over} flow=${flow} span=${span} tier=${tier} here=${here}/>
     <div class="row"><h2>Last Batches</h2><${Again} of=${batches}/></div>
     <${Answer} of=${batches}>${({batches: rows}) => {
       const row = rows.find((each) => nameOf(each) === chosen);
