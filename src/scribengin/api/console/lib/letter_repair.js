@@ -72,5 +72,5 @@ export function Repair({flow, letterKey, stamp, onOpen, onDone}) {
   }, [flow, letterKey, stamp]);
   if (state.error) return html`<${Fault} error=${state.error}/>`;
   if (state.found === null) return html`<p class="quiet" aria-busy="true">asking what can be repaired …</p>`;
-  return html`<${Editor} flow=${flow} letterKey=${letterKey} found=${state.found} onOpen=${onOpen} onDone=${onDone}/>`;
+  return html`<${Editor} key=${state.found.digest} flow=${flow} letterKey=${letterKey} found=${state.found} onOpen=${onOpen} onDone=${onDone}/>`;
 }
