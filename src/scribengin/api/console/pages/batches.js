@@ -10,7 +10,8 @@ import {Again, decided, useSeldom} from "../lib/planned.js";
 import {Answer, Facts, Moment, Table} from "../lib/ui.js";
 
 const MOST = 100;
-const SPANS = {"10 minutes": {seconds: 600, step: 10, every: 3}, "6 hours": {seconds: 6 * 3600, step: 10, every: 30}, "14 days": {seconds: 14 * 86400, step: 600, every: 300}};
+/** The master has samples of 10 s for 6 hours: a longer time has samples of 600 s. */
+const SPANS = {"10 minutes": {seconds: 600, step: 10, every: 3}, "5 hours": {seconds: 5 * 3600, step: 10, every: 30}, "14 days": {seconds: 14 * 86400, step: 600, every: 300}};
 const RATES = {title: "rows per second", says: count, lines: [
   {name: "in", colour: "link", of: (each) => each.rows_in_per_s}, {name: "out", colour: "good", of: (each) => each.rows_out_per_s}, {name: "dead", colour: "bad", of: (each) => each.dead_per_s}]};
 const LAG_ROWS = {title: "rows that wait", says: count, lines: [{name: "rows", colour: "warn", of: (each) => each.lag_rows}]};
@@ -52,13 +53,13 @@ const Choices = ({label, names, now, to}) => html`<div class="row" role="group" 
 
 function Over({flow, span, tier, here}) {
   const {seconds, step, every} = SPANS[span];
-  const since = useMemo(() => Math.floor(Date.now() / 1000) - seconds, [span]);
+  const since = Math.floor(Date.now() / 600_000) * 600 - seconds;
   const answer = useAnswer(`${path`flows/${flow}/metrics`}?step=${step}${seconds > 600 ? `&since=${since}` : ""}`, {every});
   const tiers = Object.keys(answer.data?.series || {}), shown = tiers.includes(tier) ? tier : tiers[0];
   const samples = useMemo(() => answer.data ? complete(answer.data.series[shown], answer.data.at) : [], [answer.data, shown]);
   const choices = html`<div class="row"><${Choices} label="time shown" names=${Object.keys(SPANS)} now=${span} to=${(each) => here({span: each})}/>
     ${tiers.length > 1 && html`<${Choices} label="tier shown" names=${tiers} now=${shown} to=${(each) => here({tier: each})}/>`}</div>`;
-  if (!samples.length) return html`${choices}<${Answer} of=${answer}>${() => html`<p class="quiet">No samples yet: the master keeps them since it leads.</p>`}</${Answer}>`;
+  if (!samples.length) return html`${choices}<${Answer} of=${answer}>${() => html`<p class="quiet">No complete sample yet: the master keeps them since it leads.</p>`}</${Answer}>`;
   const has = (name) => samples.some((each) => each[name] !== null);
   return html`${choices}<div class="charts"><${Chart} chart=${RATES} samples=${samples}/>${has("lag_rows") && html`<${Chart} chart=${LAG_ROWS} samples=${samples}/>`}
     ${!has("lag_rows") && has("lag_bytes") && html`<${Chart} chart=${LAG_BYTES} samples=${samples}/>`}${has("lag_s") && html`<${Chart} chart=${LAG_AGE} samples=${samples}/>`}</div>

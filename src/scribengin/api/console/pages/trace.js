@@ -68,7 +68,7 @@ function Shown({flow, query}) {
     location.hash = traced(flow, new FormData(event.target).get("record"));
   }
   return html`<form class="row" role="search" onSubmit=${ask} key=${record}>
-      <label class="wide">record <input name="record" value=${record} required placeholder="orders/a.jsonl+17, its beginning, or the key of a dead letter" autocomplete="off" spellcheck=${false}/></label>
+      <label class="wide">record <input name="record" defaultValue=${record} required placeholder="orders/a.jsonl+17, its beginning, or the key of a dead letter" autocomplete="off" spellcheck=${false}/></label>
       <button class="main">trace</button>${record && html`<${Again} of=${way}/>`}</form>
     ${record ? html`<${Answer} of=${way}>${(found) => html`<${Found} way=${found} flow=${flow}/>`}</${Answer}>` : html`<p class="quiet">The id of a record is in its dead letter; it begins with the name of its source. The first characters of an id find all records that begin so.</p>`}`;
 }
