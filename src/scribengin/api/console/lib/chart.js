@@ -24,7 +24,7 @@ function options({lines, says}, width) {
   const axis = {stroke: colour("quiet"), grid: {stroke: colour("line"), width: 1}, ticks: {stroke: colour("line"), width: 1}};
   const said = (value) => value === null || value === undefined ? "–" : says(value);
   return {
-    width, height: HIGH, cursor: {y: false},
+    width, height: HIGH, padding: [null, 32, null, null], cursor: {y: false},
     tzDate: (seconds) => zone.name === "utc" ? uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : new Date(seconds * 1000),
     axes: [{...axis, space: 90, values: (_, times, __, ___, step) => times.map((time) => step >= 86400 ? moment(time).slice(5, 10) : step >= 3600 ? moment(time).slice(5, 16).replace("T", " ") : moment(time).slice(11, step >= 60 ? 16 : 19))}, {...axis, size: 78, values: (_, values) => values.map(said)}],
     scales: {y: {range: (_, low, high) => [0, Math.max(1, high ?? 1) * 1.05]}},

@@ -12,7 +12,10 @@ import {Answer, Facts, Moment, Table} from "../lib/ui.js";
 const MOST = 100;
 /** The master has samples of 10 s for 6 hours: a longer time has samples of 600 s. */
 const SPANS = {"10 minutes": {seconds: 600, step: 10, every: 3}, "5 hours": {seconds: 5 * 3600, step: 10, every: 30}, "14 days": {seconds: 14 * 86400, step: 600, every: 300}};
-const RATES = {title: "rows per second", says: count, lines: [
+/** A rate; a small one with its tenths. */
+const exact = (number) => number !== null && number < 10 && number % 1 ? number.toFixed(1) : count(number);
+
+const RATES = {title: "rows per second", says: exact, lines: [
   {name: "in", colour: "link", of: (each) => each.rows_in_per_s}, {name: "out", colour: "good", of: (each) => each.rows_out_per_s}, {name: "dead", colour: "bad", of: (each) => each.dead_per_s}]};
 const LAG_ROWS = {title: "rows that wait", says: count, lines: [{name: "rows", colour: "warn", of: (each) => each.lag_rows}]};
 const LAG_BYTES = {title: "bytes that wait", says: bytes, lines: [{name: "bytes", colour: "warn", of: (each) => each.lag_bytes}]};
@@ -64,8 +67,8 @@ function Over({flow, span, tier, here}) {
   return html`${choices}<div class="charts"><${Chart} chart=${RATES} samples=${samples}/>${has("lag_rows") && html`<${Chart} chart=${LAG_ROWS} samples=${samples}/>`}
     ${!has("lag_rows") && has("lag_bytes") && html`<${Chart} chart=${LAG_BYTES} samples=${samples}/>`}${has("lag_s") && html`<${Chart} chart=${LAG_AGE} samples=${samples}/>`}</div>
     <details><summary>the same as a table: the last 60 samples</summary><${Table} caption="samples" rows=${samples.slice(-60).reverse()} keyOf=${(each) => each.at} columns=${[
-      {name: "time", of: (each) => moment(each.at)}, {name: "in/s", kind: "number", of: (each) => count(each.rows_in_per_s)}, {name: "out/s", kind: "number", of: (each) => count(each.rows_out_per_s)},
-      {name: "dead/s", kind: "number", of: (each) => count(each.dead_per_s)}, {name: "rows wait", kind: "number", of: (each) => count(each.lag_rows)}, {name: "bytes wait", kind: "number", of: (each) => bytes(each.lag_bytes)},
+      {name: "time", of: (each) => moment(each.at)}, {name: "in/s", kind: "number", of: (each) => exact(each.rows_in_per_s)}, {name: "out/s", kind: "number", of: (each) => exact(each.rows_out_per_s)},
+      {name: "dead/s", kind: "number", of: (each) => exact(each.dead_per_s)}, {name: "rows wait", kind: "number", of: (each) => count(each.lag_rows)}, {name: "bytes wait", kind: "number", of: (each) => bytes(each.lag_bytes)},
       {name: "oldest", kind: "number", of: (each) => duration(each.lag_s)}]}/></details>`;
 }
 
