@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+import scribengin
 from scribengin.client.client import Client
 from tests.looking import look_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 LIMIT_S = 240
 
@@ -27,7 +28,8 @@ class Plane:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = folder / "home"
-        self._environment = os.environ | {"SCRIBENGIN_HOME": str(self.home)}
+        code = str(Path(scribengin.__file__).parents[1])  # of the tests, also if PYTHONPATH is relative to where they were started
+        self._environment = os.environ | {"SCRIBENGIN_HOME": str(self.home), "PYTHONPATH": code}
 
     @property
     def url(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.console.plane import LIMIT_S, Plane
 from tests.looking import look_until
@@ -235,6 +235,55 @@ def test_hostile_records_are_texts(plane: Plane, shown: Callable[[str], Page]) -
     shown(f"/flows/orders/dead/{reversed_.key}")
     expect(page.get_by_text(r"\u202egnp.exe", exact=False).first).to_be_visible()
     assert REVERSED not in page.locator("main").inner_text()
+
+
+def test_a_viewer_sees_neither_bytes_nor_acts(plane: Plane, page: Page, shown: Callable[[str], Page]) -> None:
+    letter = letter_of(plane, 11)
+
+    def as_viewer(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"role": "viewer"})
+
+    def withheld(route: Route) -> None:
+        answer = route.fetch()
+        said = answer.json()
+        letters = [each | {"payload": None, "payload_base64": None, "came": ""} for each in said["letters"]]
+        route.fulfill(response=answer, json=said | {"letters": letters, "withheld": True})
+
+    page.route("**/v1/session", as_viewer)
+    page.route("**/dead-letters?**", withheld)
+    shown(f"/flows/orders/dead/{letter.key}")
+    expect(page.get_by_text("The bytes of records are shown to operators and above.")).to_be_visible()
+    expect(page.get_by_role("heading", name="Repair")).to_have_count(0)
+    shown("/flows/orders/dead")
+    expect(page.get_by_role("button", name=re.compile("replay|purge|restore"))).to_have_count(0)
+
+
+def test_bytes_and_columns_are_read_back_as_they_were(shown: Callable[[str], Page]) -> None:
+    page = shown("/flows/orders/dead")
+    given = [
+        [0xFF, 0x5C, 0x78, 0x66, 0x66],
+        [0xC3, 0xA9, 0xC3],
+        [0xED, 0xA0, 0x80, 0x0D, 0x0A],
+        [0xF0, 0x9F, 0x98, 0x80, 0xEF, 0xBB, 0xBF],
+        list(range(256)),
+    ]
+    back = page.evaluate(
+        """async (given) => {
+          const {escaped, unescaped} = await import("./console/lib/record_bytes.js");
+          return given.map((bytes) => Array.from(unescaped(escaped(Uint8Array.from(bytes)))));
+        }""",
+        given,
+    )
+    assert back == given
+    columns = page.evaluate(
+        """async (text) => {
+          const {columnsOf} = await import("./console/lib/letter_repair.js");
+          return [...columnsOf(text)];
+        }""",
+        '{"id": 12345678901234567890, "name": "12", "deep": {"id": 1.50}, "tags": ["a"], "no": null}',
+    )
+    assert columns == [["id", "12345678901234567890"], ["name", "12"], ["deep", '{"id":1.50}'], ["tags", '["a"]'], ["no", "null"]]
 
 
 def test_logs_are_filtered(shown: Callable[[str], Page]) -> None:

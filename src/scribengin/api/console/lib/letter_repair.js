@@ -7,19 +7,13 @@ import {useDialog} from "./previewed.js";
 import {escaped, fromBase64, toBase64, unescaped, visible} from "./record_bytes.js";
 import {Fault} from "./ui.js";
 
-/** A value of a column as it is written in a field: a text as it is, a number with all its digits, anything else as JSON. */
-const written = (value, source) => typeof value === "string" ? value : typeof value === "number" && source ? source : JSON.stringify(value);
-
-/** Column → its value as text; null if the text is not a JSON object. */
+/** Column → its value as it is written in a field: a text as it is, anything else as JSON, numbers with all their digits. Null if the text is not a JSON object, or the browser cannot keep digits. */
 export function columnsOf(text) {
+  if (!JSON.rawJSON) return null;
   try {
-    const sources = new Map();
-    const row = JSON.parse(text, function keep(name, value, context) {
-      if (typeof value === "number" && context?.source) sources.set(name, context.source);
-      return value;
-    });
-    if (row === null || typeof row !== "object" || Array.isArray(row)) return null;
-    return new Map(Object.entries(row).map(([name, value]) => [name, written(value, sources.get(name))]));
+    const row = JSON.parse(text, (_, value, {source}) => typeof value === "number" ? JSON.rawJSON(source) : value);
+    if (row === null || typeof row !== "object" || Array.isArray(row) || JSON.isRawJSON(row)) return null;
+    return new Map(Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
   } catch {
     return null;
   }
