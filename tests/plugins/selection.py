@@ -163,6 +163,7 @@ LONGEST = (
     "spark/test_replay.py",
     "spark/test_vector_run.py",
     "docs/test_cookbook.py",
+    "console/test_flow_parts.py",
 )
 """files of minutes; the others take up to one"""
 

@@ -14,7 +14,7 @@ const PAGES = [
   ["/flows/:flow/batches", "batches", "Fleet"],
   ["/flows/:flow/workers", "workers", "Fleet"],
   ["/flows/:flow/dead", "dead", "Fleet"],
-  ["/flows/:flow/dead/:key", "dead", "Fleet"],
+  ["/flows/:flow/dead/:letter", "dead", "Fleet"],
   ["/flows/:flow/trace", "trace", "Fleet"],
   ["/flows/:flow/versions", "versions", "Fleet"],
   ["/flows/:flow/operations", "flow_operations", "Fleet"],
