@@ -206,3 +206,18 @@ def test_the_page_loads_at_once_what_its_first_view_needs() -> None:
     needed = {"main.js", "pages/fleet.js"} | below("main.js") | below("pages/fleet.js")
     loaded = set(re.findall(r'(?:rel="modulepreload" href|module" src)="console/([^"]+)"', files["index.html"].plain.decode()))
     assert loaded == needed
+
+
+def test_what_a_module_imports_is_there() -> None:
+    files = {name: file.plain.decode() for name, file in console_files().items() if name.endswith(".js") and not name.startswith("vendor/")}
+    missing = []
+    for name, text in files.items():
+        for imported, from_ in re.findall(r'import \{([^}]*)\} from "([^"]+)"', text):
+            there = os.path.normpath(PurePosixPath(name).parent / from_)
+            if there.startswith("vendor/"):
+                assert there in console_files(), (name, there)
+                continue
+            exported = set(re.findall(r"export (?:default )?(?:async )?(?:const|function|class) (\w+)", files[there]))
+            exported |= {each.strip() for found in re.findall(r"export \{([^}]*)\}", files[there]) for each in found.split(",")}
+            missing += [f"{name}: {each} of {there}" for each in (one.split()[0] for one in imported.split(",")) if each not in exported]
+    assert missing == []

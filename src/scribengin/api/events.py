@@ -8,7 +8,7 @@ those that were deleted meanwhile.
 So that no change is skipped, a change is sent when all changes before it are known: at the poll after the one that found it.
 
 With `figures=true` the stream also has the figures of flows, as in `/v1/metrics`: events `figures`, without an id, first of all flows, then
-of those whose figures have changed. They are computed and encoded once for all streams. A master that does not lead sends `null`.
+of those whose figures have changed; and `beat` while there is nothing new. They are computed and encoded once for all streams. A master that does not lead sends `null`.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ MOST_STREAMS = 200
 _LOOK_S, _FIRST_S = 0.2, 0.02
 _FIGURES_S = 2.0
 """seconds between two looks at figures"""
-_BEAT_S = 15.0
-"""seconds between two heartbeats, for proxies that close silent connections"""
+_BEAT_S, _FIGURES_BEAT_S = 15.0, 5.0
+"""seconds between two heartbeats, for proxies that close silent connections, and for browsers, which take a silent one for lost"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +210,9 @@ async def _lines(watcher: Watcher, asked: ApiRequest, after: int, figures: Figur
                     if seen.revision <= picture.settled:
                         told[seen.row.flow], after = seen, seen.revision
                         yield _event("flow", after, FlowEvent(seen.revision, seen.row))
-            elif silent_s >= _BEAT_S:
+            elif silent_s >= (_BEAT_S if figures is None else _FIGURES_BEAT_S):
                 silent_s = 0.0
-                yield b": nothing new\n\n"
+                yield b": nothing new\n\n" if figures is None else b"event: beat\ndata: null\n\n"
             if figures is not None and told:
                 if figures.is_due():
                     await run_in_threadpool(figures.look)

@@ -79,57 +79,76 @@ export const flows = new Store(null);
 /** Flow → its figures, as in /v1/metrics; null before they are known. */
 export const figures = new Store(null);
 
-/** Follow the stream of events, from now on. Browsers open it again themselves, and send the number of the last event. */
+const SILENT_MS = 15_000;  // the master sends at least a beat every 5 s
+
+/** Follow the stream of events, until the returned function is called. A stream that ends, or says nothing, is opened again. */
 export function followFlows() {
-  let known = new Map();
-  let timer = 0, ended = false;
-  const stream = new EventSource(address("events?figures=true"));
-  const read = (handle) => (event) => {
-    answered();
-    handle(JSON.parse(event.data));
-    flows.set(known);
+  let close = openStream(reopen), timer = 0;
+  function reopen() {
+    close();
+    clearTimeout(timer);
+    timer = setTimeout(() => { close = openStream(reopen); }, 2000);
+  }
+  const offline = () => { failed({}); close(); }, online = () => { close(); close = openStream(reopen); };
+  addEventListener("offline", offline);
+  addEventListener("online", online);
+  return () => {
+    removeEventListener("offline", offline);
+    removeEventListener("online", online);
+    clearTimeout(timer);
+    close();
   };
-  let queued = null;
-  const later = (handle) => (event) => {  // a new stream has an event for each flow: they are shown as one
+}
+
+/** One stream; `onEnd` is called when it has ended or is silent. Browsers resume one that is cut themselves, with the number of the last event. */
+function openStream(onEnd) {
+  const stream = new EventSource(address("events?figures=true"));
+  let known = new Map(flows.value), queued = null, fresh = true, poll = 0, watch = 0, over = false;
+  const heard = () => {
     answered();
+    clearTimeout(watch);
+    watch = setTimeout(() => { failed({}); onEnd(); }, SILENT_MS);
+  };
+  const later = (handle) => (event) => {  // a new stream has an event for each flow: they are shown as one change
+    heard();
     known = queued === null ? new Map(known) : known;
     handle(JSON.parse(event.data));
     queued ??= requestAnimationFrame(() => { queued = null; flows.set(known); });
   };
-  stream.addEventListener("flows", read((names) => {
-    const there = new Set(names);
-    known = new Map([...known].filter(([name]) => there.has(name)));
-  }));
-  stream.addEventListener("flow", later(({flow}) => known.set(flow.flow, flow)));
-  stream.addEventListener("deleted", later(({flow}) => known.delete(flow.flow)));
   async function ask() {  // a standby has no figures: it asks the leader
     try {
       if (!document.hidden) figures.set(new Map((await get("metrics")).map((row) => [row.flow, row])));
     } catch (error) {
       failed(error);
     }
-    if (!ended) timer = setTimeout(ask, 5000);
+    if (!over) poll = setTimeout(ask, 5000);
   }
-  let fresh = true;
-  stream.onopen = () => { fresh = true; };
+  stream.onopen = () => { fresh = true; heard(); };
+  stream.onerror = () => {
+    failed({});
+    if (stream.readyState === EventSource.CLOSED) onEnd();
+  };
+  stream.addEventListener("beat", heard);
+  stream.addEventListener("flows", later((names) => {
+    const there = new Set(names);
+    known = new Map([...known].filter(([name]) => there.has(name)));
+  }));
+  stream.addEventListener("flow", later(({flow}) => known.set(flow.flow, flow)));
+  stream.addEventListener("deleted", later(({flow}) => known.delete(flow.flow)));
   stream.addEventListener("figures", (event) => {
-    answered();
+    heard();
     const rows = JSON.parse(event.data);
-    clearTimeout(timer);
+    clearTimeout(poll);
     if (rows === null) return void ask();
     figures.set(new Map([...(fresh ? [] : figures.value), ...rows.map((row) => [row.flow, row])]));
     fresh = false;
   });
-  stream.onerror = () => {
-    failed({});
-    if (stream.readyState === EventSource.CLOSED && !ended) timer = setTimeout(() => { end = followFlows(); }, 2000);
-  };
-  let end = () => {
-    ended = true;
-    clearTimeout(timer);
+  return () => {
+    over = true;
+    clearTimeout(poll);
+    clearTimeout(watch);
     stream.close();
   };
-  return () => end();
 }
 
 /** Seconds since a moment, counted on while it is shown. */
