@@ -156,7 +156,7 @@ def test_figures_are_sent_of_all_flows_and_then_of_those_whose_figures_change(mo
 
     def new() -> list[str]:
         before = figures.number
-        figures.look()
+        figures.refresh()
         assert figures.flows is not None
         return [name for name, each in figures.flows.items() if each.number > before]
 
@@ -169,7 +169,7 @@ def test_figures_are_sent_of_all_flows_and_then_of_those_whose_figures_change(mo
     rows[0]["now"]["heard_s"] = 99.0  # type: ignore[index]
     assert new() == ["a"]
     watch.leads = lambda: False
-    figures.look()
+    figures.refresh()
     assert figures.flows is None
 
 

@@ -8,7 +8,8 @@ those that were deleted meanwhile.
 So that no change is skipped, a change is sent when all changes before it are known: at the poll after the one that found it.
 
 With `figures=true` the stream also has the figures of flows, as in `/v1/metrics`: events `figures`, without an id, first of all flows, then
-of those whose figures have changed; and `beat` while there is nothing new. They are computed and encoded once for all streams. A master that does not lead sends `null`.
+of those whose figures have changed; and `beat` while there is nothing new. Figures are computed and encoded once for all streams. A master
+that does not lead sends `null`.
 """
 
 import asyncio
@@ -139,7 +140,7 @@ class FiguresWatcher:
         self.flows: Mapping[str, EncodedFigures] | None = {}
         """None: this master does not lead"""
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look at the figures again, if it is time. Not for an event loop: it may take 0.1 s."""
         with self._lock:
             if time.monotonic() - self._looked < _FIGURES_S and self.number:
@@ -215,7 +216,7 @@ async def _lines(watcher: Watcher, asked: ApiRequest, after: int, figures: Figur
                 yield b": nothing new\n\n" if figures is None else b"event: beat\ndata: null\n\n"
             if figures is not None and told:
                 if figures.is_due():
-                    await run_in_threadpool(figures.look)
+                    await run_in_threadpool(figures.refresh)
                 if figures.number != looked:
                     event = _figures_event(figures, looked, told, asked)
                     looked = figures.number
