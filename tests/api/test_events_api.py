@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import httpx2
 import pytest
 
+from scribengin.api import events
 from scribengin.control import flow_records, flow_requests
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Delete
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from conftest import Bench
 
     from scribengin.client.client import Client, Event
+    from scribengin.control.worker_reports import WorkerWatch
 
 WAIT_S = 120
 pytestmark = pytest.mark.timeout(400)  # a stream that says nothing is waited for
@@ -141,3 +145,50 @@ def test_more_streams_than_a_master_can_have_are_refused(bench: Bench, monkeypat
     with pytest.raises(Refused) as told:
         next(iter(bench.client().events()))
     assert told.value.code == "too-many"
+
+
+def test_figures_are_sent_of_all_flows_and_then_of_those_whose_figures_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_FIGURES_S", 0.0)
+    now = {"heard_s": 0.1, "silent": [], "rows_in_per_s": 5.0}
+    rows = [{"flow": "a", "now": dict(now)}, {"flow": "b", "now": dict(now)}, {"flow": "c", "now": None}]
+    watch = SimpleNamespace(leads=lambda: True, overview=lambda: rows)
+    figures = events.FiguresWatcher(cast("WorkerWatch", watch))
+
+    def new() -> list[str]:
+        before = figures.number
+        figures.refresh()
+        assert figures.flows is not None
+        return [name for name, each in figures.flows.items() if each.number > before]
+
+    assert new() == ["a", "b", "c"]
+    rows[0]["now"]["heard_s"] = 0.9  # type: ignore[index]
+    assert new() == [], "that time passes is nothing new"
+    rows[1]["now"]["rows_in_per_s"] = 6.0  # type: ignore[index]
+    assert new() == ["b"]
+    rows[0]["now"]["silent"] = ["main"]  # type: ignore[index]
+    rows[0]["now"]["heard_s"] = 99.0  # type: ignore[index]
+    assert new() == ["a"]
+    watch.leads = lambda: False
+    figures.refresh()
+    assert figures.flows is None
+
+
+def test_a_stream_with_figures_has_those_that_the_caller_may_see(bench: Bench) -> None:
+    submitted(bench, "a")
+    token = bench.tokens.add("ann", "viewer", {"team": "shop"})
+    master = bench.master()
+    assert master.plane.watch is not None
+    master.plane.watch.overview = lambda: [{"flow": "a", "now": None}]  # type: ignore[method-assign]
+
+    def first(headers: dict[str, str], kinds: tuple[str, ...]) -> tuple[str, str]:
+        with httpx2.stream("GET", f"{master.url}/v1/events?figures=true", headers=headers, timeout=WAIT_S) as stream:
+            kind = ""
+            for line in stream.iter_lines():
+                if line.startswith("event: "):
+                    kind = line.removeprefix("event: ")
+                if line.startswith("data: ") and kind in kinds:
+                    return kind, line.removeprefix("data: ")
+        raise AssertionError
+
+    assert first({}, ("figures", "beat")) == ("figures", '[{"flow":"a","now":null}]')
+    assert first({"Authorization": f"Bearer {token}"}, ("figures", "beat")) == ("beat", "null")

@@ -36,8 +36,12 @@ THERE = {"flow": "numbers", "tier": "main"}
 
 EACH_TIME = {
     "bring_package": "the same bytes under the same hash",
+    "check_text": "changes nothing",
+    "close_session": "a session that is over stays over",
     "make_token": "what it answers is written down nowhere",
     "plan_topology": "changes nothing",
+    "open_session": "what it answers is written down nowhere",
+    "plan_text": "the same text makes the same package",
     "progress": "tells how things are",
     "test_alerts": "sends a test each time",
 }

@@ -69,7 +69,7 @@ def test_a_deleted_record_is_gone_and_what_is_wanted_goes_with_its_flow(bench: B
 
 
 def test_each_place_of_the_tree_is_known_by_its_path() -> None:
-    names = {"<folder>": "0" * 16, "<quota>": "team=search", "<token>": "0" * 12}
+    names = {"<folder>": "0" * 16, "<quota>": "team=search", "<token>": "0" * 12, "<session>": "0" * 64}
     example = {"<node>": "numbers.main", "<run>": "numbers.main-1", "<n>": "1", "<task>": "0", "<request>": "0" * 32, **names}
     for branch in TREE:
         path = re.sub("<[a-z]+>", lambda part: example.get(part[0], "numbers"), branch.path)

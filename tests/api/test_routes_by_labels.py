@@ -33,6 +33,7 @@ NAMES = {
     "node": "local",
     "agent": "web1",
     "name": "ann",
+    "version": "1",
 }
 BODIES: dict[str, Any] = {
     "replay": {"dry_run": True},
@@ -53,6 +54,7 @@ BODIES: dict[str, Any] = {
     "bind": {"node": "local"},
     "set_chain": {"chain": ["g1"]},
     "make_token": {"name": "eve", "role": "admin"},
+    "plan_text": {"flow": "hidden", "text": FLOW, "base": "/base"},
 }
 """operation → a body that it takes; that of what submits is made in the test"""
 QUERIES = {"trace": {"record": "a+1"}, "delete_record": {"version": 1}}
@@ -61,6 +63,10 @@ ELSEWHERE = {
     "ready": "says nothing of flows, and asks nobody who he is",
     "list_masters": "says nothing of flows",
     "bring_package": "a package is no flow yet: whoever may submit brings one, under the hash of its content",
+    "check_text": "says nothing of flows: all it knows is in the request",
+    "show_session": "says who asks",
+    "open_session": "says who has sent the token",
+    "close_session": "says nothing",
     "has_package": "only who knows the hash of the content learns that it is there",
     "stream_events": "has no end; tests/api/test_events_api.py looks at it",
     "all_ends": "says what time it is beside the flows; tests/api/test_peers_api.py looks at it",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.browser import require_browser
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import cassandra, elasticsearch, hbase, hdfs, kafka, objects, opensearch, yarn
 from scribengin.embedded.go_programs import built
@@ -58,7 +59,17 @@ def _kubernetes(tell: Tell) -> None:
     control_plane_program(tell)
 
 
-OTHERS: dict[str, Callable[[Tell], None]] = {"postgres": _postgres, "objects": _objects, "kubernetes": _kubernetes, "helm": chart.provide}
+def _browser(tell: Tell) -> None:
+    require_browser(tell)
+
+
+OTHERS: dict[str, Callable[[Tell], None]] = {
+    "postgres": _postgres,
+    "objects": _objects,
+    "kubernetes": _kubernetes,
+    "helm": chart.provide,
+    "browser": _browser,
+}
 """need → what provides it, of those that are no jars"""
 
 

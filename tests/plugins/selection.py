@@ -41,6 +41,7 @@ STORES = (
     "yarn",
     "kubernetes",
     "helm",
+    "browser",
 )
 """all that tests may need"""
 
@@ -60,6 +61,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "embedded/test_objects.py": ("objects",),
     "embedded/test_postgres.py": ("postgres",),
     "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
+    "console": ("browser",),
     "control/test_peers_up.py": ("kafka",),
     "deploy/test_chart.py": ("helm",),
     "deploy/test_installed.py": ("helm", "kubernetes"),
@@ -161,6 +163,7 @@ LONGEST = (
     "spark/test_replay.py",
     "spark/test_vector_run.py",
     "docs/test_cookbook.py",
+    "console/test_flow_parts.py",
 )
 """files of minutes; the others take up to one"""
 

@@ -53,6 +53,7 @@ NAMES = {
     "worker": "tweets.edge-1",
     "request": "0123456789abcdef" * 2,
     "token": "0123456789ab",
+    "session": "0" * 64,
     "folder": "0123456789abcdef",
     "quota": "team=search",
     "peer": "berlin",
@@ -81,6 +82,7 @@ def some(kind: type[Record]) -> Record:
         "ask": "run",
         "role": "viewer",
         "asked": "asked",
+        "token": "0123456789ab",
         "at": 1.0,
         "masters": ("https://a.example:8443",),
     }

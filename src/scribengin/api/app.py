@@ -11,9 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scribengin.api.agents import agent_routes
-from scribengin.api.auth import Role
+from scribengin.api.audit_routes import audit_routes
+from scribengin.api.auth import Role, session_of
+from scribengin.api.console_files import console_routes
 from scribengin.api.events import event_routes
 from scribengin.api.flow_routes import flow_routes
+from scribengin.api.flow_texts import flow_text_routes
 from scribengin.api.groups import group_routes
 from scribengin.api.health import health_routes, master_routes
 from scribengin.api.lifecycle_routes import verb_routes
@@ -26,6 +29,7 @@ from scribengin.api.progress import router
 from scribengin.api.quotas import quota_routes
 from scribengin.api.records import record_routes
 from scribengin.api.request_limits import BodyLimit
+from scribengin.api.sessions import session_routes
 from scribengin.api.state_routes import answer_routes, letter_routes
 from scribengin.api.token_routes import token_routes
 from scribengin.api.workflows import workflow_routes
@@ -52,6 +56,7 @@ def make_app(plane: Plane) -> FastAPI:
     may = _gate(plane)
     app.include_router(flow_routes(may))
     app.include_router(verb_routes(may))
+    app.include_router(flow_text_routes(may))
     app.include_router(letter_routes(may))
     app.include_router(answer_routes(may))
     app.include_router(group_routes(may))
@@ -60,12 +65,15 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(record_routes(may))
     app.include_router(quota_routes(may))
     app.include_router(peer_routes(may))
-    app.include_router(event_routes(may, plane.registry))
+    app.include_router(event_routes(may, plane.registry, plane.watch))
     app.include_router(health_routes(plane, may))
     app.include_router(node_routes(may))
     app.include_router(agent_routes(may))
     app.include_router(token_routes(may))
+    app.include_router(audit_routes(may))
     app.include_router(master_routes(may))
+    app.include_router(session_routes(plane, may))
+    app.include_router(console_routes())
     if plane.watch is not None:
         app.include_router(router(plane.watch, [may(Role.VIEWER, by_labels=True)], [may(Role.OPERATOR, by_labels=True)]))
     app.add_middleware(BodyLimit)
@@ -84,7 +92,7 @@ def _gate(plane: Plane) -> Callable[..., Any]:
         def asked(request: Request) -> ApiRequest:
             name, address = "", request.client.host if request.client is not None else ""
             try:
-                if "Authorization" in request.headers:
+                if "Authorization" in request.headers or session_of(request):
                     plane.registry.sync()  # so that a revoked token is no longer valid, whichever master has revoked it
                 who = plane.gate.who(request)
                 name = who.name

@@ -1,5 +1,5 @@
-"""Authentication of a request: by its token, or, on this machine's loopback, without a token by a name in a header; and the caller's access
-rights."""
+"""Authentication of a request: by its token, by the session of a browser, or, on this machine's loopback, without a token by a name in a
+header; and the caller's access rights."""
 
 from __future__ import annotations
 
@@ -67,6 +67,9 @@ class Proves(Protocol):
     def prove(self, token: str) -> Who | None:
         """The caller to whom the token belongs; None if it is not valid."""
 
+    def prove_session(self, secret: str) -> Who | None:
+        """The user of a browser's session; None if it is over."""
+
     def there(self) -> bool:
         """True if there is any token."""
 
@@ -99,8 +102,14 @@ class Authentication:
                     "this token is not valid here", remedy="make one: scribengin token add NAME --role ROLE", code="token-unknown"
                 )
             return who
+        session = session_of(request)
+        if session and self._tokens is not None and (who := self._tokens.prove_session(session)) is not None:
+            check_own_page(request)
+            return who
         if self._until and not self._asks and self._tokens is not None:
             self._asks = self._tokens.there()  # stays True: removing the last token does not open access
+        if self._asks and session:
+            raise Refused("the session is over", remedy="sign in again with a token", code="session-over")
         if self._asks:
             raise Refused(
                 "a token is required", remedy="send Authorization: Bearer TOKEN; for commands: SCRIBENGIN_TOKEN", code="token-missing"
@@ -108,6 +117,31 @@ class Authentication:
         if self._local:
             _check_origin(request)
         return Who(unquote(request.headers.get(USER, ""))[:_LONGEST_NAME] or "somebody", Role.ADMIN)
+
+
+def session_cookie(request: Request) -> str:
+    """The name of the cookie of a browser's session. It has the port, which browsers do not tell apart: a host may have several masters."""
+    called = urlsplit("//" + request.headers.get("Host", ""))
+    return f"scribengin_session_{called.port or request.url.port or 443}"
+
+
+def session_of(request: Request) -> str:
+    """The secret of the browser's session; empty if the request has none."""
+    return request.cookies.get(session_cookie(request), "")
+
+
+def check_own_page(request: Request) -> None:
+    """Raise Refused unless the request comes from a page of this server, or reads at the wish of the user. Browsers send cookies with
+    requests of other pages on the same host, too."""
+    origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+    unknown = origin is None and site is None and request.method not in ("GET", "HEAD")
+    if foreign or unknown or site not in (None, "none", "same-origin"):
+        raise Refused(
+            f"request from a page of another origin ({origin or site or 'unknown'}) with the session of a browser",
+            remedy="use the web console; other programs send Authorization: Bearer TOKEN",
+            code="origin-foreign",
+        )
 
 
 def _check_origin(request: Request) -> None:

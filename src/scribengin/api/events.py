@@ -6,10 +6,15 @@ event for each flow that has changed since. The first event of a stream, `flows`
 those that were deleted meanwhile.
 
 So that no change is skipped, a change is sent when all changes before it are known: at the poll after the one that found it.
+
+With `figures=true` the stream also has the figures of flows, as in `/v1/metrics`: events `figures`, without an id, first of all flows, then
+of those whose figures have changed; and `beat` while there is nothing new. Figures are computed and encoded once for all streams. A master
+that does not lead sends `null`.
 """
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +22,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Header
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from scribengin.api.auth import Role
@@ -26,15 +32,18 @@ from scribengin.client.models import FlowEvent, FlowRow
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import flow_records
 from scribengin.control.registry_cache import Mirror
+from scribengin.control.worker_reports import WorkerWatch
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Registry, RegistryEntry
 from scribengin.registry.record_io import Stored, stored_as
 from scribengin.registry.tree import DESIRED, STATUS
 
 MOST_STREAMS = 200
-_LOOK_S = 0.2
-_BEAT_S = 15.0
-"""seconds between two heartbeats, for proxies that close silent connections"""
+_LOOK_S, _FIRST_S = 0.2, 0.02
+_FIGURES_S = 2.0
+"""seconds between two looks at figures"""
+_BEAT_S, _FIGURES_BEAT_S = 15.0, 5.0
+"""seconds between two heartbeats, for proxies that close silent connections, and for browsers, which take a silent one for lost"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +112,73 @@ class Watcher:
                             if not ended.is_set():
                                 self.picture = FlowsSnapshot(number, before, flows)
                         settled, before, newest = before, reached, max((seen.revision for seen in flows.values()), default=0)
-                ended.wait(_LOOK_S)  # also after a change: within this time, the watch reports every change that `before` includes
+                ended.wait(
+                    _LOOK_S if number > 1 else 0.0
+                )  # also after a change: within this time, the watch reports every change that `before` includes
         finally:
             mirror.close()
 
 
-def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
+@dataclass(frozen=True, slots=True)
+class EncodedFigures:
+    """The figures of a flow as JSON. `number`: the look at which they were new."""
+
+    number: int
+    body: bytes
+    steady: bytes
+    """without what changes with each look"""
+
+
+class FiguresWatcher:
+    """Encodes the figures of all flows, at most once in `_FIGURES_S` seconds for all streams. Thread-safe."""
+
+    def __init__(self, watch: WorkerWatch | None) -> None:
+        self._watch = watch
+        self._lock = threading.Lock()
+        self._looked = 0.0
+        self.number = 0
+        self.flows: Mapping[str, EncodedFigures] | None = {}
+        """None: this master does not lead"""
+
+    def refresh(self) -> None:
+        """Look at the figures again, if it is time. Not for an event loop: it may take 0.1 s."""
+        with self._lock:
+            if time.monotonic() - self._looked < _FIGURES_S and self.number:
+                return
+            self.number += 1
+            if self._watch is None or not self._watch.leads():
+                self.flows = None
+            else:
+                before = self.flows or {}
+                self.flows = {row["flow"]: self._encoded(row, before.get(row["flow"])) for row in self._watch.overview()}
+            self._looked = time.monotonic()
+
+    def is_due(self) -> bool:
+        """True if it is time to look again."""
+        return not self.number or time.monotonic() - self._looked >= _FIGURES_S
+
+    def _encoded(self, row: dict[str, Any], before: EncodedFigures | None) -> EncodedFigures:
+        body = msgspec.json.encode(row)
+        now = row["now"]
+        steady = body if now is None or now["silent"] else msgspec.json.encode({**row, "now": {**now, "heard_s": 0}})
+        return before if before is not None and before.steady == steady else EncodedFigures(self.number, body, steady)
+
+
+def event_routes(may: Callable[[Role], Any], registry: Registry, watch: WorkerWatch | None) -> APIRouter:
     """The routes of the event stream."""
     routes = APIRouter(prefix="/v1", tags=["events"])
-    watcher = Watcher(registry)
+    watcher, figures_watcher = Watcher(registry), FiguresWatcher(watch)
 
     @routes.get("/events", response_class=StreamingResponse, responses={200: _STREAM})
-    async def stream_events(asked: Annotated[ApiRequest, may(Role.VIEWER)], last_event_id: Annotated[str, Header()] = "0") -> Response:
-        """Changes of flows as they happen: after `Last-Event-ID` if that is sent, otherwise starting with all flows."""
+    async def stream_events(
+        asked: Annotated[ApiRequest, may(Role.VIEWER)], last_event_id: Annotated[str, Header()] = "0", figures: bool = False
+    ) -> Response:
+        """Changes of flows as they happen: after `Last-Event-ID` if that is sent, otherwise starting with all flows. `figures`: with the
+        figures of flows, too."""
         if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= 18):
             raise PointedError((Fault("parameter", "Last-Event-ID is not a number", "send the id of the last event, or none"),))
         watcher.check()
-        lines = _lines(watcher, asked, int(last_event_id))
+        lines = _lines(watcher, asked, int(last_event_id), figures_watcher if figures else None)
         return StreamingResponse(lines, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     return routes
@@ -128,12 +187,13 @@ def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
 _STREAM: dict[str, Any] = {"description": "A stream", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
-async def _lines(watcher: Watcher, asked: ApiRequest, after: int) -> AsyncIterator[bytes]:
+async def _lines(watcher: Watcher, asked: ApiRequest, after: int, figures: FiguresWatcher | None) -> AsyncIterator[bytes]:
     """The stream to one client. `after`: the revision up to which the client has all events."""
     watcher.join()
     try:
         told: dict[str, FlowRevision] = {}
         number, silent_s, first = 0, 0.0, True
+        looked = -1  # the look at figures that was sent last
         while True:
             picture = watcher.picture
             if picture is not None and picture.number != number:
@@ -151,13 +211,32 @@ async def _lines(watcher: Watcher, asked: ApiRequest, after: int) -> AsyncIterat
                     if seen.revision <= picture.settled:
                         told[seen.row.flow], after = seen, seen.revision
                         yield _event("flow", after, FlowEvent(seen.revision, seen.row))
-            elif silent_s >= _BEAT_S:
+            elif silent_s >= (_BEAT_S if figures is None else _FIGURES_BEAT_S):
                 silent_s = 0.0
-                yield b": nothing new\n\n"
-            await asyncio.sleep(_LOOK_S)
-            silent_s += _LOOK_S
+                yield b": nothing new\n\n" if figures is None else b"event: beat\ndata: null\n\n"
+            if figures is not None and told:
+                if figures.is_due():
+                    await run_in_threadpool(figures.refresh)
+                if figures.number != looked:
+                    event = _figures_event(figures, looked, told, asked)
+                    looked = figures.number
+                    if event:
+                        silent_s = 0.0
+                        yield event
+            wait_s = _LOOK_S if told else _FIRST_S if silent_s < 1 else _LOOK_S
+            await asyncio.sleep(wait_s)
+            silent_s += wait_s
     finally:
         watcher.leave()
+
+
+def _figures_event(figures: FiguresWatcher, looked: int, told: Mapping[str, FlowRevision], asked: ApiRequest) -> bytes:
+    """An event with the figures that are new since the look `looked`; empty if there are none."""
+    flows = figures.flows
+    if flows is None:
+        return b"event: figures\ndata: null\n\n" if looked < 0 else b""
+    new = [each.body for name, each in flows.items() if each.number > looked and (not asked.who.labels or name in told)]
+    return b"event: figures\ndata: [%s]\n\n" % b",".join(new) if new or looked < 0 else b""
 
 
 def _event(kind: str, id_: int, data: object) -> bytes:
@@ -171,6 +250,7 @@ def _seen(mirror: Mirror, flow: str) -> FlowRevision | None:
         return None
     stands = stored_as(status, STATUS(flow)) if isinstance(status, RegistryEntry) else None
     known = stands if isinstance(stands, Stored) else None
-    row = row_of(flow_records.ObservedFlow(flow, wanted.record, None if known is None else known.record))
+    labels = labels_of(mirror, flow)
+    row = row_of(flow_records.ObservedFlow(flow, wanted.record, None if known is None else known.record), labels)
     revision = max(wanted.entry.changed, 0 if known is None else known.entry.changed)
-    return FlowRevision(row, revision, labels_of(mirror, flow))
+    return FlowRevision(row, revision, labels)

@@ -6,18 +6,16 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.views import masters_of
 from scribengin.client.models import Health, MasterRow, MasterView
-from scribengin.client.transport import REVISION
-from scribengin.control.html_page import page
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import SessionState
 
-# `/` and `/v1/master`: a status summary of this master, for people and for programs.
+# `/v1/master`: a status summary of this master.
 
 
 def master_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -28,14 +26,6 @@ def master_routes(may: Callable[[Role], Any]) -> APIRouter:
     def show_master(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """This master: whether it leads, its Term, its last reconciliation and last decisions, flows by state; masters, nodes."""
         return asked.answer(_view(asked))
-
-    @routes.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def show_page(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The content of `show_master` as a web page."""
-        view = _view(asked)
-        said = msgspec.to_builtins(view)
-        headers = {REVISION: str(view.revision), "Cache-Control": "no-store"}
-        return HTMLResponse(page(said, title=f"master {view.id}", json="/v1/master"), headers=headers)
 
     return routes
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import OrderedDict
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ AT_ONCE = 2
 TURN_S = 10
 """seconds that a query waits for a free slot; each waiting one uses a thread of the API"""
 _TOLD_BYTES = 2000
+_KEPT = 256
+"""answers that depend only on a version of a flow"""
 _HIDDEN = ("SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_TOKEN")
 """environment variables of the master that a user's code does not need"""
 
@@ -99,6 +102,8 @@ class Planner:
         self._packages = packages
         self._limit_s = limit_s
         self._answer_s = answer_s
+        self._kept: OrderedDict[bytes, Any] = OrderedDict()
+        self._kept_lock = threading.Lock()
         self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._questions = threading.BoundedSemaphore(AT_ONCE)
 
@@ -125,6 +130,21 @@ class Planner:
         if seen.problem is not None:
             raise to_error(_without(seen.problem, [os.path.join(folder, each.package, "") for each in query.submits]))  # noqa: PTH118
         return seen.found
+
+    def ask_once(self, query: StateQuery, records: Mapping[str, Mapping[str, Any]], version: object) -> Any:
+        """The answer to a query whose answer depends only on `version`, such as a record of the registry; it is kept, as one of the newest
+        `_KEPT`. Raises as `ask`; a problem is not kept."""
+        key = msgspec.json.encode([query, version])
+        with self._kept_lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        found = self.ask(query, records)
+        with self._kept_lock:
+            self._kept[key] = found
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return found
 
     def _fetch_all(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         for record in records.values():  # packages of the versions that are read; the process reports one that is missing

@@ -93,6 +93,8 @@ _QUERIES = (
     RegisteredQuery("limit", Role.OPERATOR, "scribengin.api.state_handlers:limit_target", StateNeed.NO, plans=True),
     RegisteredQuery("rollback", Role.EDITOR, "scribengin.api.state_handlers:rollback", StateNeed.OPTIONAL, plans=True),
     RegisteredQuery("topology", Role.EDITOR, "scribengin.api.state_handlers:topology", StateNeed.OPTIONAL, plans=True),
+    RegisteredQuery("text", Role.VIEWER, "scribengin.api.flow_text_handlers:version_text", StateNeed.NO, plans=True),
+    RegisteredQuery("check-text", Role.EDITOR, "scribengin.api.flow_text_handlers:check_text", StateNeed.NO, plans=True),
     RegisteredQuery("pack", Role.EDITOR, "scribengin.api.state_handlers:pack_file", StateNeed.NO, plans=True),
 )
 QUERIES: dict[str, RegisteredQuery] = {query.name: query for query in _QUERIES}

@@ -36,7 +36,7 @@ from scribengin.connectors.contract import Backlog
 from scribengin.control import flow_records
 from scribengin.core.errors import Refused
 from scribengin.core.time_text import WRITE_MOMENT, not_a_time, parse_moment
-from scribengin.registry.tree import DESIRED
+from scribengin.registry.tree import DESIRED, SPEC
 from scribengin.watching.flow_figures import with_live
 
 _LONGEST = 8192
@@ -104,15 +104,15 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
             return moved
         query = StateQuery("graph", flow, flows=(flow,))
         records = records_for(asked.registry, query)
-        found = asked.plane.planner.ask(query, records)
+        wanted = records[DESIRED(flow).path]["version"]
+        found = asked.plane.planner.ask_once(query, records, records[SPEC(flow, str(wanted)).path])
         told = watch.last_report(flow) if watch is not None else None
         rows = {row.tier: row for row in asked.view.flow(flow).tiers}
         tiers = [
             {**tier, "worker": rows[tier["tier"]].worker, "state": rows[tier["tier"]].state} if tier["tier"] in rows else tier
             for tier in found["tiers"]
         ]
-        version = records[DESIRED(flow).path]["version"]
-        whole = {**with_live(found, told), "version": version, "tiers": tiers, "told": told is not None}
+        whole = {**with_live(found, told), "version": wanted, "tiers": tiers, "told": told is not None}
         return asked.answer(msgspec.convert(whole, FlowGraph))
 
     return routes

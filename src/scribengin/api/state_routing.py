@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starlette.responses import RedirectResponse
+import httpx2
+from anyio import from_thread
+from starlette.responses import RedirectResponse, Response
 
+from scribengin.client.problems import CODE
+from scribengin.client.transport import REVISION
 from scribengin.control import flow_records
-from scribengin.control.masters import masters_by_host
-from scribengin.core.errors import Refused, ScribenginError
+from scribengin.control.masters import certificates_of, masters_by_host
+from scribengin.core.errors import Refused, ScribenginError, Unreachable
+from scribengin.core.net import trusted
 from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.record_io import Stored, names, read_record
 from scribengin.registry.tree import HOST, HOSTS, LEASE, RUN
@@ -22,23 +28,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from scribengin.control.worker_reports import WorkerWatch
     from scribengin.registry.contract import Registry
 
 
-# Redirects the same request to another master.
+# Another master answers the same request.
+
+
+_CONNECT_S, _READ_S = 3.0, 115.0
+_FORWARDED = "Scribengin-Forwarded"
+"""a header: the request comes from another master, which is not asked in turn"""
+_KEPT = ("content-type", "retry-after", REVISION.lower(), CODE.lower())
+"""headers of an answer that are handed on"""
 
 
 def sent_to(master: str, request: Request) -> Response:
-    """A redirect to the master at that address."""
+    """The answer of the master at that address. Clients are redirected to it; for a browser it is asked from here, since the web console
+    may only send requests to the master that served it.
+
+    Raises:
+        Unreachable: it does not answer the request of a browser.
+    """
     query = f"?{request.url.query}" if request.url.query else ""
-    return RedirectResponse(f"{master.rstrip('/')}{request.url.path}{query}", status_code=307)
+    there = f"{master.rstrip('/')}{request.url.path}{query}"
+    if request.headers.get("Sec-Fetch-Mode") in (None, "navigate"):
+        return RedirectResponse(there, status_code=307)
+    if _FORWARDED in request.headers:
+        raise Unreachable("the lead goes to another master now", remedy="repeat the request in a moment", code="leader-missing")
+    headers = {name: value for name, value in request.headers.items() if name not in ("content-length", "connection", "accept-encoding")}
+    try:
+        answer = httpx2.request(
+            request.method,
+            there,
+            content=from_thread.run(request.body),
+            headers={**headers, _FORWARDED: "1"},
+            timeout=httpx2.Timeout(_READ_S, connect=_CONNECT_S),
+            verify=trusted(certificates_of(os.environ)),
+        )
+    except httpx2.TransportError as error:
+        raise Unreachable(
+            f"the master at {master}, which has the answer, does not answer: {error}",
+            remedy="repeat the request in a moment, or open the console there",
+            code="leader-missing",
+        ) from None
+    return Response(answer.content, answer.status_code, {name: answer.headers[name] for name in _KEPT if name in answer.headers})
 
 
 def sent_to_leader(watch: WorkerWatch | None, request: Request) -> Response | None:
-    """A redirect to the leader, which has the metrics of flows; None if this master leads, or if no leader can be reached."""
+    """The answer of the leader, which has the metrics of flows; None if this master leads, or if no leader can be reached."""
     if watch is None or watch.leads() or not (leader := watch.leader()):
         return None
     return sent_to(leader, request)

@@ -11,8 +11,9 @@ import hmac
 import re
 import secrets
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,16 +24,17 @@ from scribengin.control.record_validation import again
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.core.time_text import now_text
-from scribengin.registry.contract import Replace
+from scribengin.registry.contract import Conflict, Delete, Replace
 from scribengin.registry.record_io import Stored, names, read_record, read_records
-from scribengin.registry.records import Token
-from scribengin.registry.tree import TOKEN
+from scribengin.registry.records import ConsoleSession, Token
+from scribengin.registry.tree import SESSION, TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from scribengin.client.models import RoleName
     from scribengin.registry.contract import Registry
+    from scribengin.registry.record_io import Spot
 
 _TOKEN = re.compile(r"sgt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,62}")
@@ -40,7 +42,9 @@ _COST = 2**12
 """cost of scrypt, with blocks of 1 KiB: 4 MiB and some 10 ms. A token has 256 random bits, so that it cannot be guessed whatever the
 cost"""
 _REMEMBERED = 10_000
-_FOLDER = "tokens"
+_FOLDER, _SESSIONS = "tokens", "sessions"
+SESSION_S = 12 * 3600
+"""seconds until a browser's session is over"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,15 @@ class IssuedToken:
     id: str
     token: str
     record: Token
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    """A new session of a browser: its secret, which is available only now, and its user."""
+
+    secret: str
+    until: str
+    who: Who
 
 
 class TokenProver:
@@ -152,7 +165,41 @@ class Tokens:
         """The caller to whom a token belongs; None if the token is unknown or expired. It uses what the registry's client has seen: call
         `sync` before."""
         kept = self._prover.prove(token)
-        return None if kept is None else Who(kept.name, Role[kept.role.upper()], kept.labels)
+        return None if kept is None else _who(kept)
+
+    # Sessions of browsers. A session has a secret of its own, so that the token is not kept where web pages are.
+
+    def open_session(self, token: str) -> OpenedSession | None:
+        """Open a session with a token; None if the token is unknown or expired. Sessions that are over are deleted. Raises Refused if the
+        token gives no access to the API."""
+        kept = self._prover.prove(token)
+        if kept is None:
+            return None
+        _who(kept).check(Role.VIEWER)
+        now = datetime.now(UTC)
+        secret, until = secrets.token_urlsafe(32), (now + timedelta(seconds=SESSION_S)).isoformat(timespec="seconds")
+        spots = [SESSION(name) for name in names(self._registry, _SESSIONS) if SESSION.fits(name)]
+        over = [each for each in read_records(self._registry, spots) if isinstance(each, Stored) and _is_over(each.record.until)]
+        for each in over:
+            with suppress(Conflict):  # another master has deleted it
+                self._registry.commit(Delete(each.entry.path))
+        id_ = token.removeprefix("sgt_")[:12]
+        self._registry.commit(_session(secret).create(ConsoleSession(token=id_, at=now.isoformat(timespec="seconds"), until=until)))
+        return OpenedSession(secret, until, _who(kept))
+
+    def prove_session(self, secret: str) -> Who | None:
+        """The user of a session; None if the session is over, or its token was revoked. It uses what the registry's client has seen: call
+        `sync` before."""
+        there = read_record(self._registry, _session(secret))
+        if not isinstance(there, Stored) or _is_over(there.record.until) or not TOKEN.fits(there.record.token):
+            return None
+        kept = self._record(there.record.token)
+        return None if kept is None or not kept.hash or _is_over(kept.until) else _who(kept)
+
+    def close_session(self, secret: str) -> None:
+        """End a session, if it is not over."""
+        with suppress(Conflict):
+            self._registry.commit(Delete(_session(secret).path))
 
     def _record(self, id_: str) -> Token | None:
         there = read_record(self._registry, TOKEN(id_))
@@ -194,6 +241,14 @@ def unknown(name: str, known: Iterable[str]) -> Refused:
 def shown_record(value: Mapping[str, object]) -> dict[str, object]:
     """A token's record for display, without the values that would help to guess the token."""
     return {key: each for key, each in value.items() if key not in ("salt", "hash")}
+
+
+def _session(secret: str) -> Spot[ConsoleSession]:
+    return SESSION(hashlib.sha256(secret.encode()).hexdigest())
+
+
+def _who(token: Token) -> Who:
+    return Who(token.name, Role[token.role.upper()], token.labels)
 
 
 def _is_over(until: str) -> bool:

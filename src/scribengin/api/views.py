@@ -342,9 +342,10 @@ def wanted_revision(registry: Registry, flow: str) -> int:
     return found.changed if isinstance(found, RegistryEntry) else 0
 
 
-def row_of(row: flow_records.ObservedFlow) -> FlowRow:
-    """A flow as a row of the list."""
+def row_of(row: flow_records.ObservedFlow, labels: Mapping[str, str] | None = None) -> FlowRow:
+    """A flow as a row of the list; with its labels, of an event."""
     desired, status = row.desired, row.status
     if status is None:
-        return FlowRow(row.flow, desired.version, desired.state, "created", desired.at, "", "")
-    return FlowRow(row.flow, desired.version, desired.state, status.state, status.since, status.reason, status.next, status.refused)
+        return FlowRow(row.flow, desired.version, desired.state, "created", desired.at, "", "", labels=labels or {})
+    said = (status.state, status.since, status.reason, status.next, status.refused)
+    return FlowRow(row.flow, desired.version, desired.state, *said, labels=labels or {})

@@ -31,6 +31,7 @@ from scribengin.client.change_models import (
 from scribengin.client.models import (
     AllEnds,
     AppliedFlow,
+    AuditEntries,
     Binding,
     Bound,
     FlowEvent,
@@ -437,6 +438,10 @@ class HostClient(VerbClient):
     def remove_token(self, name: str) -> Written:
         """Revoke a token at all masters."""
         return self._write("DELETE", f"/v1/tokens/{part(name)}", None, Written, None)
+
+    def audit_log(self, *, limit: int = 100, who: str = "", flow: str = "") -> AuditEntries:
+        """The newest lines of the audit log of the answering master, for admins. `who`, `flow`: only those of this caller or flow."""
+        return self._get(f"/v1/audit?{_query_string(limit=str(limit), who=who, flow=flow)}", AuditEntries)
 
 
 _AGAIN_S = 0.5

@@ -75,6 +75,50 @@ class MadeToken:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A line of the audit log: who requested which change of which `target`, when, and with which outcome: `done`, or the code of the
+    problem. `revision`: of the registry afterwards. `again`: the answer to an earlier request with the same key was repeated."""
+
+    at: str
+    who: str
+    address: str
+    what: str
+    target: str
+    outcome: str
+    revision: int = 0
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntries:
+    """The newest lines of the audit log of one master, newest first. `complete`: the log has no others that match."""
+
+    entries: tuple[AuditEntry, ...]
+    complete: bool
+    master: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session of a browser to be opened."""
+
+    token: str
+    __pydantic_config__ = CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """The caller of a request. `labels`: it has access only to flows with all of these. `signed_in`: it has a session, which it can end;
+    otherwise this master requires no token. `until`: the expiry of a session that was opened now."""
+
+    name: str
+    role: RoleName
+    labels: Mapping[str, str]
+    signed_in: bool
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRow:
     """A registered host. `state` is `up`, `away` or `decommissioned`; `cores`, `memory_bytes` 0: no limit. `http` is its page; `spark` the
     cluster on which executors run, empty if Spark runs in the workers."""
@@ -444,7 +488,8 @@ PACKAGE_ID = re.compile(r"[0-9a-f]{64}")
 @dataclass(frozen=True, slots=True)
 class FlowRow:
     """A flow in the list. `wanted` is its desired state, `state` its actual state: `created` before a master has reconciled it. `workflow`
-    is the name of its workflow if it is connected to other flows, upstream or downstream; the list has it, events do not."""
+    is the name of its workflow if it is connected to other flows, upstream or downstream; the list has it, events do not. `labels`: events
+    have them, the list does not."""
 
     flow: str
     version: int
@@ -457,6 +502,7 @@ class FlowRow:
     workflow: str = ""
     fed_by: tuple[str, ...] = ()
     feeds: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ STATUSES: Mapping[str, int] = {
     "key-busy": 409,
     "token-missing": 401,
     "token-unknown": 401,
+    "session-over": 401,
     "role-lacking": 403,
     "origin-foreign": 403,
     "method": 405,

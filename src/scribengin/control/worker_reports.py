@@ -25,7 +25,7 @@ from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import LEASE
 from scribengin.watching.backlogs import OLD_S, backlog_of, is_known
 from scribengin.watching.exposition import RegistryFlow, expose
-from scribengin.watching.flow_figures import figures_of, flow_as_json
+from scribengin.watching.flow_figures import figures_of, flow_as_json, why_text
 from scribengin.watching.producer_signal import intake_of
 from scribengin.watching.progress import decode
 
@@ -270,7 +270,8 @@ class WorkerWatch:
             status = flow.status
             state = {"state": "created", "reason": ""} if status is None else {"state": status.state, "reason": status.reason}
             firing = [alert for alert, fires in self._dispatcher.firing(name) if fires]
-            rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
+            why = why_text(state["state"], state["reason"], figures, firing)
+            rows.append({"flow": name, **state, "why": why, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
 
     def waits(self, flow: str) -> dict[str, Waits]:

@@ -700,6 +700,16 @@ class Token(Record):
     """when it was revoked, so that it is no longer valid, and a token file of another master does not restore it; empty: it was not"""
 
 
+class ConsoleSession(Record):
+    """A session of a browser that was opened with an API token. Its secret is not stored; the record's name is the secret's SHA-256."""
+
+    token: str
+    """the id of the token, whose role and labels apply"""
+    at: str = ""
+    until: str = ""
+    """its expiry, ISO 8601"""
+
+
 class AttemptRecord(Record):
     """One process that served a tier. Times are in seconds since the epoch, by the clocks of masters."""
 

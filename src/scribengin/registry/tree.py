@@ -22,6 +22,7 @@ from scribengin.registry.records import (
     ChainRecord,
     ChangeHistory,
     ColumnsRecord,
+    ConsoleSession,
     Decommissioned,
     Desired,
     Ends,
@@ -98,6 +99,7 @@ _NAMES = {
     "run": r"[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}(?:~[0-9]{1,2})?-[1-9][0-9]*",
     "request": r"[0-9a-f]{32}",
     "token": r"[0-9a-f]{12}",
+    "session": r"[0-9a-f]{64}",
     "folder": r"[0-9a-f]{16}",
     "peer": r"[a-z][a-z0-9_]{0,62}",
     "quota": r"[a-z][a-z0-9_]{0,62}=[A-Za-z0-9_][A-Za-z0-9._:-]{0,62}",
@@ -405,6 +407,13 @@ TOKEN = Branch(
     "an API token: its name, role and labels; only admins change it",
     change="applies to the next request; `scribengin token` writes it",
 )
+SESSION = Branch(
+    "sessions/<session>",
+    ConsoleSession,
+    (Writer.CANDIDATE,),
+    "a session of a browser, opened with an API token",
+    change="deleted: the session is over",
+)
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why they ended")
 KEEPING = Branch(
     "upkeep/<folder>/keeper",
@@ -458,7 +467,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(GROUP, ACK, LIMIT, WORKERS),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
-    *(REQUEST, QUOTA, SHARE, TOKEN),
+    *(REQUEST, QUOTA, SHARE, TOKEN, SESSION),
     *(PEER, PEER_STATE, REMOTE_FLOW),
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),

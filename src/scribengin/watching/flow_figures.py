@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.core.units import show_duration
+from scribengin.watching.producer_signal import BEHIND
 from scribengin.watching.telemetry import STALE_S, gates_of
 from scribengin.watching.wording import bottleneck_text
 
@@ -112,6 +114,17 @@ def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> Flow
         bottleneck=bottleneck_text(speaking, gates),
         orders=tuple(dict.fromkeys(line for query in queries for line in query.orders)),
     )
+
+
+def why_text(state: str, reason: str, figures: FlowFigures | None, alerts: Sequence[str]) -> str:
+    """What holds a flow up, for `top` and the console: firing alerts, the reason of its state, its bottleneck, and silent workers."""
+    firing = f"alert: {', '.join(alerts)}" if alerts else ""
+    if figures is None or state == "stopped":  # a stopped flow has no worker that could report, and no bottleneck
+        return "; ".join(filter(None, [firing, reason]))
+    silent = f"no report from {' and '.join(figures.silent)} for {show_duration(figures.heard_s)}" if figures.silent else ""
+    # the bottleneck now is usually the same as when the flow fell behind, so it is not written twice
+    behind = reason.startswith(BEHIND) and figures.bottleneck
+    return "; ".join(filter(None, [firing, BEHIND.rstrip(": ") if behind else reason, figures.bottleneck, silent]))
 
 
 def queries_of(tiers: Mapping[str, TierSnapshot], tier: str) -> list[QueryView]:

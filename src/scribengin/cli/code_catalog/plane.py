@@ -406,6 +406,12 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/api/test_access_api.py::test_who_has_no_token_or_a_wrong_one_learns_nothing",
     ),
     met(
+        "session-over",
+        "The session of the browser is over",
+        "It has expired, its token was revoked, or its user has signed out.",
+        "Sign in again with a token.",
+    ),
+    met(
         "token-unknown",
         "The token is not known",
         "It was removed, has expired, or is of another registry.",

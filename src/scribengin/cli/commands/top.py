@@ -14,7 +14,6 @@ from scribengin.cli.plane_option import masters_option
 from scribengin.cli.value_options import chosen, labels_option
 from scribengin.core.errors import Unreachable
 from scribengin.core.units import show_bytes, show_duration
-from scribengin.watching.producer_signal import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -106,7 +105,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
     drawn.add_column("what holds it up")
     for row in rows:
         state = Text(row["state"], style=_STYLE.get(row["state"], "dim"))
-        drawn.add_row(row["flow"], state, *_figures(row["now"]), _why(row))
+        drawn.add_row(row["flow"], state, *_figures(row["now"]), row["why"])
     return drawn
 
 
@@ -118,16 +117,3 @@ def _figures(now: dict[str, Any] | None) -> list[str]:
     delay = "–" if now["delay_s"] is None else show_duration(now["delay_s"])
     rates = [f"{now['rows_in_per_s']:,.0f}", f"{now['rows_out_per_s']:,.0f}"]
     return [*rates, waits, delay, soon, f"{now['dead']:,}", f"{now['restarts']:,}"]
-
-
-def _why(row: dict[str, Any]) -> str:
-    now = row["now"]
-    firing = f"alert: {', '.join(row['alerts'])}" if row["alerts"] else ""
-    if now is None or row["state"] == "stopped":  # a stopped flow has no worker that could report, and no bottleneck
-        return "; ".join(filter(None, [firing, row["reason"]]))
-    names = " and ".join(now["silent"])
-    silent = f"no report from {names} for {show_duration(now['heard_s'])}" if names else ""
-    # the bottleneck now is usually the same as when the flow fell behind, so it is not printed twice
-    behind = row["reason"].startswith(BEHIND) and now["bottleneck"]
-    reason = BEHIND.rstrip(": ") if behind else row["reason"]
-    return "; ".join(filter(None, [firing, reason, now["bottleneck"], silent]))
