@@ -242,3 +242,51 @@ def test_pages_have_no_fault_of_accessibility_and_fit_a_phone(
         assert accessibility_faults(page) == []
         page.set_viewport_size({"width": 360, "height": 740})
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
+
+
+def test_a_rewind_shows_first_what_is_read_again(scene: Scene, page: Page, accessibility_faults: Callable[[Page], list[str]]) -> None:
+    scene.numbers()
+    page.goto(f"{scene.url}/#/flows/numbers")
+    page.get_by_role("button", name="rewind").click()
+    dialog = page.get_by_role("dialog", name="rewind")
+    run = dialog.get_by_role("button", name="rewind", exact=True)
+    dialog.get_by_role("combobox").select_option("after a Batch")
+    dialog.get_by_role("textbox", name="Batch").fill("0")
+    dialog.get_by_label("type numbers to confirm").fill("numbers")
+    expect(run).to_be_disabled()
+    expect(dialog).to_contain_text("scribengin offsets rewind numbers --to-batch 0 --yes")
+    dialog.get_by_role("textbox", name="Batch").fill("x")
+    expect(dialog.get_by_role("button", name="show what is read again")).to_be_disabled()
+    assert accessibility_faults(page) == []
+
+
+def test_a_limit_is_set_and_removed(scene: Scene, page: Page) -> None:
+    scene.numbers()
+    page.goto(f"{scene.url}/#/flows/numbers")
+    page.get_by_role("button", name="limit").click()
+    dialog = page.get_by_role("dialog", name="limit")
+    expect(dialog).to_contain_text("no limit now")
+    dialog.get_by_label("rows per second").fill("500")
+    expect(dialog).to_contain_text("scribengin limit numbers --rows-per-second 500")
+    dialog.get_by_role("button", name="set the limit").click()
+    expect(dialog).to_contain_text("The limit is 500 rows/s.")
+    assert scene.bench.client().limits("numbers").limits[""] == {"rows_per_s": 500.0}
+    dialog.get_by_role("button", name="close").last.click()
+    page.get_by_role("button", name="limit").click()
+    expect(dialog).to_contain_text("whole flow: 500 rows/s")
+    dialog.get_by_role("button", name="remove the limit").click()
+    expect(dialog).to_contain_text("There is no limit.")
+
+
+def test_a_flow_is_scaled(scene: Scene, page: Page) -> None:
+    scene.numbers()
+    page.goto(f"{scene.url}/#/flows/numbers")
+    page.get_by_role("button", name="scale").click()
+    dialog = page.get_by_role("dialog", name="scale")
+    dialog.get_by_label("cores").fill("0")
+    expect(dialog.get_by_role("button", name="scale", exact=True)).to_be_disabled()
+    dialog.get_by_label("cores").fill("2")
+    expect(dialog).to_contain_text("scribengin scale numbers.main --cores 2")
+    dialog.get_by_role("button", name="scale", exact=True).click()
+    expect(dialog).to_contain_text("Version 2 is wanted now.")
+    assert scene.desired("numbers").version == 2

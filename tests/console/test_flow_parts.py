@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from scribengin.client.change_models import Rewind
 from tests.console.plane import LIMIT_S, Plane
 from tests.looking import look_until
 
@@ -177,6 +178,23 @@ def test_bytes_that_are_not_utf_8_are_shown_and_repaired(plane: Plane, shown: Ca
     repair.get_by_role("button", name="close").last.click()
     expect(page.get_by_text("repaired", exact=True)).to_be_visible()
     expect(page.get_by_label("country")).to_have_value("éé")
+
+
+def test_a_rewind_shows_what_it_would_read_again(plane: Plane, shown: Callable[[str], Page]) -> None:
+    page = shown("/flows/orders")
+    page.get_by_role("button", name="rewind").click()
+    dialog = page.get_by_role("dialog", name="rewind")
+    dialog.get_by_role("combobox").select_option("after a Batch")
+    dialog.get_by_role("textbox", name="Batch").fill("-1")
+    dialog.get_by_label("type orders to confirm").fill("orders")
+    expect(dialog.get_by_role("button", name="rewind", exact=True)).to_be_disabled()
+    dialog.get_by_role("button", name="show what is read again").click()
+    with plane.client() as client:
+        says = client.rewind("orders", Rewind(to_batch=-1)).says
+    expect(dialog.get_by_role("listitem")).to_have_text(list(says))
+    expect(dialog.get_by_role("button", name="rewind", exact=True)).to_be_enabled()
+    dialog.get_by_role("textbox", name="Batch").fill("0")
+    expect(dialog.get_by_role("button", name="rewind", exact=True)).to_be_disabled()
 
 
 def test_purge_needs_the_name(plane: Plane, shown: Callable[[str], Page]) -> None:

@@ -2,6 +2,7 @@
 import {html} from "./html.js";
 import {command, Until} from "./act.js";
 import {path} from "./api.js";
+import {Changes} from "./flow_changes.js";
 import {flows, useAnswer, useStore} from "./live.js";
 import {Buttons, useAct} from "./opener.js";
 import {Fault, Moment, State, Tabs} from "./ui.js";
@@ -48,7 +49,7 @@ export function FlowFrame({flow, now, children}) {
   return html`<p class="crumbs"><a href="#/">Fleet</a> / </p>
     <div class="row"><h1 dir="auto">${flow}</h1>${state && html`<${State} state=${state.state}/>
       ${state.wanted !== state.state && html`<span>wanted ${state.wanted}</span>`}<span class="quiet">version ${state.version}, since <${Moment} at=${state.since}/></span>`}
-      <span class="row acts">${known && html`<${Buttons} acts=${acts(flow, state)} open=${open}/>`}</span></div>${dialog}
+      <span class="row acts">${known && html`<${Buttons} acts=${acts(flow, state)} open=${open}/><${Changes} flow=${flow} tiers=${view.data?.tiers.map((tier) => tier.tier) ?? []} onDone=${view.again}/>`}</span></div>${dialog}
     ${state?.reason && html`<div class=${state.state === "failed" || state.state === "degraded" ? "fault" : "note"}><p>${state.reason}</p>${state.next && html`<p class="remedy">${state.next}</p>`}</div>`}
     <${Tabs} label="parts of the flow" now=${now} tabs=${PARTS.map(([title, part]) => [title, link(flow, part)])}/>
     ${children(view)}`;
