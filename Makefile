@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge test test-rest test-all test-long test-hard test-install agent-pyz console-vendor check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-edge faults cuts sim-scale lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge demo-console test test-rest test-all test-long test-hard test-install agent-pyz console-vendor check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-edge faults cuts sim-scale lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,9 @@ demo-yarn: setup ## two chained flows in YARN, with HDFS, Kafka and PostgreSQL; 
 
 demo-edge: setup ## twenty agents, two gateways, a broker, a flow of two tiers; each part is killed in turn: make demo-edge [ARGS="--agents 5"]
 	@$(BIN)/python examples/edge/demo.py $(ARGS)
+
+demo-console: setup ## a control plane, a broker and five flows under load, and the address of the web console: make demo-console [ARGS="--port 8080"]
+	@$(BIN)/python examples/console/demo.py $(ARGS)
 
 # much of the time is waiting, so four files at once, also on two cores; the tests of one stay in one process and in their order, for they share fixtures
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from scribengin.cli.commands import top
 from scribengin.cli.commands.status import _going
+from scribengin.watching.flow_figures import FlowFigures, why_text
 
 NOW: dict[str, Any] = {
     "heard_s": 0.4,
@@ -29,7 +31,10 @@ NOW: dict[str, Any] = {
 
 def lines(**row: Any) -> list[str]:
     console = Console(width=200, file=io.StringIO())
-    console.print(top.drawn([{"flow": "tweets", "state": "running", "reason": "", "alerts": [], "now": NOW, **row}]))
+    row = {"flow": "tweets", "state": "running", "reason": "", "alerts": [], "now": NOW, **row}
+    figures = None if row["now"] is None else msgspec.convert({"flow": "tweets", "still_s": 0.0, **row["now"]}, FlowFigures)
+    row["why"] = why_text(row["state"], row["reason"], figures, row["alerts"])
+    console.print(top.drawn([row]))
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
 
 

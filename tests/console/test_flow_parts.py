@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from harness.dev_plane import LIMIT_S, DevPlane
 from scribengin.client.change_models import Rewind
-from tests.console.plane import LIMIT_S, Plane
 from tests.looking import look_until
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    plane = Plane(tmp_path_factory.mktemp("plane"))
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevPlane]:
+    plane = DevPlane(tmp_path_factory.mktemp("plane"))
     with plane.up():
         plane.apply("orders", ORDERS)
         plane.apply("broken", BROKEN)
@@ -86,7 +86,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 
 
 @pytest.fixture
-def shown(page: Page, plane: Plane) -> Callable[[str], Page]:
+def shown(page: Page, plane: DevPlane) -> Callable[[str], Page]:
     """A function: the page at an address of the console, once it has its answers. A planner's process may take long on a busy machine."""
     page.set_default_timeout(ANSWER_MS)
     expect.set_options(timeout=ANSWER_MS)
@@ -100,13 +100,13 @@ def shown(page: Page, plane: Plane) -> Callable[[str], Page]:
     return at
 
 
-def letter_of(plane: Plane, record: int) -> Letter:
+def letter_of(plane: DevPlane, record: int) -> Letter:
     """The dead letter of the record on that line of the file, counted from zero."""
     with plane.client() as client:
         return next(letter for letter in client.dead_letters("orders") if letter.record == f"orders/a.jsonl+{record}")
 
 
-def test_batches_have_the_numbers_of_the_command(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_batches_have_the_numbers_of_the_command(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     said = plane.command("batch", "list", "orders")["batches"][-1]
     page = shown("/flows/orders/batches")
     table = page.get_by_role("region", name="Batches", exact=True)
@@ -132,7 +132,7 @@ def test_rates_are_drawn_over_time(shown: Callable[[str], Page]) -> None:
     expect(page.get_by_role("img", name=re.compile("^rows per second"))).to_be_visible()
 
 
-def test_workers_name_the_line_that_failed(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_workers_name_the_line_that_failed(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     with plane.client() as client:
         (attempt,) = client.attempts("broken")
     page = shown("/flows/broken/workers")
@@ -143,7 +143,7 @@ def test_workers_name_the_line_that_failed(plane: Plane, shown: Callable[[str], 
     expect(article).to_contain_text(f"process {attempt['pid']}")
 
 
-def test_a_dead_letter_is_repaired_and_sent_on(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_a_dead_letter_is_repaired_and_sent_on(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     letter = letter_of(plane, 10)
     page = shown(f"/flows/orders/dead/{letter.key}")
     expect(page.locator(".place")).to_have_text("steps.py:6")
@@ -164,7 +164,7 @@ def test_a_dead_letter_is_repaired_and_sent_on(plane: Plane, shown: Callable[[st
     look_until(lambda: expected in plane.rows("orders"), "the repaired row is in the output", LIMIT_S, 0.5)
 
 
-def test_bytes_that_are_not_utf_8_are_shown_and_repaired(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_bytes_that_are_not_utf_8_are_shown_and_repaired(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     letter = letter_of(plane, 13)
     page = shown(f"/flows/orders/dead/{letter.key}")
     expect(page.locator("pre").first).to_contain_text("22 ff fe 22")
@@ -180,7 +180,7 @@ def test_bytes_that_are_not_utf_8_are_shown_and_repaired(plane: Plane, shown: Ca
     expect(page.get_by_label("country")).to_have_value("éé")
 
 
-def test_a_rewind_shows_what_it_would_read_again(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_a_rewind_shows_what_it_would_read_again(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     page = shown("/flows/orders")
     page.get_by_role("button", name="rewind").click()
     dialog = page.get_by_role("dialog", name="rewind")
@@ -197,7 +197,7 @@ def test_a_rewind_shows_what_it_would_read_again(plane: Plane, shown: Callable[[
     expect(dialog.get_by_role("button", name="rewind", exact=True)).to_be_disabled()
 
 
-def test_purge_needs_the_name(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_purge_needs_the_name(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     letter = letter_of(plane, 14)
     plane.command("stop", "orders")
     with plane.client() as client:
@@ -225,7 +225,7 @@ def test_purge_needs_the_name(plane: Plane, shown: Callable[[str], Page]) -> Non
         plane.command("resume", "orders")
 
 
-def test_trace_draws_the_way_of_a_record(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_trace_draws_the_way_of_a_record(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     page = shown("/flows/orders/trace")
     page.get_by_label("record").fill("orders/a.jsonl+3")
     page.get_by_role("button", name="trace").click()
@@ -240,7 +240,7 @@ def test_trace_draws_the_way_of_a_record(plane: Plane, shown: Callable[[str], Pa
     expect(page.get_by_role("region", name="dead letters", exact=True).get_by_role("row")).to_have_count(2)
 
 
-def test_hostile_records_are_texts(plane: Plane, shown: Callable[[str], Page]) -> None:
+def test_hostile_records_are_texts(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     hostile, reversed_ = letter_of(plane, 11), letter_of(plane, 12)
     page = shown("/flows/orders/dead")
     page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
@@ -255,7 +255,7 @@ def test_hostile_records_are_texts(plane: Plane, shown: Callable[[str], Page]) -
     assert REVERSED not in page.locator("main").inner_text()
 
 
-def test_a_viewer_sees_neither_bytes_nor_acts(plane: Plane, page: Page, shown: Callable[[str], Page]) -> None:
+def test_a_viewer_sees_neither_bytes_nor_acts(plane: DevPlane, page: Page, shown: Callable[[str], Page]) -> None:
     letter = letter_of(plane, 11)
 
     def as_viewer(route: Route) -> None:
@@ -315,7 +315,7 @@ def test_logs_are_filtered(shown: Callable[[str], Page]) -> None:
 
 @pytest.mark.parametrize("part", ["batches?batch=main:kept:0", "workers", "dead", "dead/KEY", "trace?record=orders%2Fa.jsonl%2B3", "logs"])
 def test_pages_are_accessible(
-    part: str, plane: Plane, shown: Callable[[str], Page], accessibility_faults: Callable[[Page], list[str]]
+    part: str, plane: DevPlane, shown: Callable[[str], Page], accessibility_faults: Callable[[Page], list[str]]
 ) -> None:
     page = shown(f"/flows/orders/{part.replace('KEY', letter_of(plane, 11).key)}")
     assert accessibility_faults(page) == []

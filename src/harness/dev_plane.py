@@ -1,4 +1,4 @@
-"""A real control plane in a folder: processes, ZooKeeper and Spark, for tests of the console with flows that run."""
+"""A real control plane in a folder: processes, ZooKeeper and Spark, for tests and the demo of the console."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import scribengin
+from harness.edge_plane import within
 from scribengin.client.client import Client
-from tests.looking import look_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,14 +22,22 @@ if TYPE_CHECKING:
 LIMIT_S = 240
 
 
-class Plane:
+class DevPlane:
     """`scribengin server dev` with its home in a folder, and flows below it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        """Not started yet.
+
+        Args:
+            folder: of its home and its flows.
+            options: of `server dev`.
+            environment: of its processes, besides that of this one.
+        """
         self.folder = folder
+        self._options = options
         self.home = folder / "home"
         code = str(Path(scribengin.__file__).parents[1])  # of the tests, also if PYTHONPATH is relative to where they were started
-        self._environment = os.environ | {"SCRIBENGIN_HOME": str(self.home), "PYTHONPATH": code}
+        self._environment = os.environ | dict(environment or {}) | {"SCRIBENGIN_HOME": str(self.home), "PYTHONPATH": code}
 
     @property
     def url(self) -> str:
@@ -71,11 +79,10 @@ class Plane:
         """The control plane, until the end; then none of its processes is left."""
         log = self.folder / "up.log"
         with log.open("a") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "scribengin.cli", "server", "dev"], cwd=self.folder, env=self._environment, stdout=out, stderr=out
-            )
+            command = [sys.executable, "-m", "scribengin.cli", "server", "dev", *self._options]
+            process = subprocess.Popen(command, cwd=self.folder, env=self._environment, stdout=out, stderr=out)
             try:
-                look_until(lambda: (self.home / "up.json").exists() or process.poll() is not None, "the control plane runs", LIMIT_S)
+                within(LIMIT_S, lambda: (self.home / "up.json").exists() or process.poll() is not None, "the control plane runs")
                 assert process.poll() is None, log.read_text()
                 yield
             finally:
