@@ -11,13 +11,13 @@ RATES = {"DE": 0.19, "FR": 0.2}
 def score(row):
     """A model that takes its time."""
     time.sleep(0.004)
-    return {"id": row["id"], "score": row["amount"] / 100}
+    return {"id": row["id"], "score": (row["amount"] or 0) / 100}
 
 
 @record
 def tax(row):
     """The rate of one country is missing."""
-    return {"id": row["id"], "tax": row["amount"] * RATES[row["country"]]}
+    return {"id": row["id"], "tax": (row["amount"] or 0) * RATES[row["country"]]}
 
 
 @record

@@ -42,7 +42,7 @@ function figures(node) {
 
 function Node({node, box, flow, slow, dead, chosen, bare}) {
   const outer = node.kind === "source" || node.kind === "sink";
-  const lines = [cut(node.node), cut(outer ? `${node.kind}: ${node.about}` : node.about, 29), cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 29)];
+  const lines = [cut(node.node), cut(outer ? `${node.kind}: ${node.about}` : node.about, 26), cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 26)];
   return html`<a class=${`node ${dead ? "bad" : slow ? "slow" : ""}`} href=${bare ? undefined : link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
     <rect width=${WIDE} height=${HIGH} rx="7"/>
     <text x="10" y="20" font-weight="600">${lines[0]}</text>${" "}<text x="10" y="37" class="small">${lines[1]}</text>${" "}<text x="10" y="53" class="small">${lines[2]}</text></a>`;
@@ -53,7 +53,7 @@ function Gate({gate, box}) {
   const says = live ? (live.rows ? `${count(live.rows)} rows wait` : "empty") : "–";
   return html`<g class="gate" transform=${corner(box)}><title>${gate.channel}: ${gate.place}${live ? `, in ${rate(live.in_per_s)}, out ${rate(live.out_per_s)}` : ""}</title>
     <rect width="150" height=${GATE} rx="3"/><text x="8" y="18">${cut(gate.channel, 20)}</text>
-    <text x="8" y="35" class="small">${cut(says + (live?.rows ? `, ${duration(live.age_s)} old` : "") + (live?.paused ? ", full" : ""), 24)}</text></g>`;
+    <text x="8" y="35" class="small">${cut(says + (live?.rows ? `, ${duration(live.age_s)} old` : "") + (live?.paused ? ", full" : ""), 21)}</text></g>`;
 }
 
 /** The drawing of a graph; `bare`: of one that does not run, whose nodes are no links. */
@@ -114,12 +114,13 @@ function Parts({flow, view, node}) {
   const graph = useAnswer(path`flows/${flow}/graph`, {every: 2});
   const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=60`, {every: 2});
   const counts = useAnswer(metrics.data?.now?.dead ? path`flows/${flow}/dead-letters/counts` : null, {stamp: metrics.data?.now?.dead});
-  const slow = new Set((metrics.data?.tiers || []).flatMap((tier) => tier.queries.map((query) => query.slowest?.node)).filter(Boolean));
+  const said = metrics.data?.now?.bottleneck || "";
+  const slow = new Set((metrics.data?.tiers || []).flatMap((tier) => tier.queries.map((query) => query.slowest?.node)).filter((each) => each && said.includes(`${each} takes `)));
   const dead = new Map();
   (counts.data?.groups || []).forEach((group) => dead.set(group.step, (dead.get(group.step) || 0) + group.count - group.replayed));
   const now = metrics.data?.now;
   return html`${now && html`<p class="now">in ${rate(now.rows_in_per_s)}, out ${rate(now.rows_out_per_s)}${now.delay_s ? `; the oldest that waits is ${duration(now.delay_s)} old` : ""}${now.bottleneck ? html`; <strong>${now.bottleneck}</strong>` : ""}</p>`}
-    <${Answer} of=${graph}>${(shown) => html`<${Graph} graph=${shown} flow=${flow} slow=${now?.bottleneck ? slow : new Set()} dead=${dead} chosen=${node}/>
+    <${Answer} of=${graph}>${(shown) => html`<${Graph} graph=${shown} flow=${flow} slow=${slow} dead=${dead} chosen=${node}/>
       ${node && html`<${Panel} flow=${flow} graph=${shown} node=${node} view=${view} metrics=${metrics.data}/>`}`}</${Answer}>`;
 }
 
