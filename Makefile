@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge demo-console test test-rest test-all test-long test-hard test-install agent-pyz console-vendor check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-edge faults cuts sim-scale lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge demo-console test test-rest test-all test-long test-hard test-install agent-pyz console-vendor check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-console bench-edge faults cuts sim-scale lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -154,6 +154,9 @@ bench-segments: setup ## a sink with roll beside one without, and merges alone: 
 
 bench-yarn: setup ## flows in YARN beside a job that spark-submit starts: start, recovery, writes in HDFS: make bench-yarn [ARGS="--runs 3"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/yarn.py $(ARGS)
+
+bench-console: setup ## the web console in a browser: first views, updates, and what open consoles cost a master: make bench-console [ARGS="--repeats 5"]
+	@PYTHONPATH=. $(BIN)/python benchmarks/console.py $(ARGS)
 
 bench-edge: setup ## an agent beside a bare loop, and Fluent Bit if it is there; a gateway; a log: make bench-edge [ARGS="--lines 4000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/edge_agent.py $(ARGS)

@@ -148,7 +148,7 @@ def test_more_streams_than_a_master_can_have_are_refused(bench: Bench, monkeypat
 
 
 def test_figures_are_sent_of_all_flows_and_then_of_those_whose_figures_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_FIGURES_S", 0.0)
+    monkeypatch.setattr(events.FiguresWatcher, "is_due", lambda _self: True)
     now = {"heard_s": 0.1, "silent": [], "rows_in_per_s": 5.0}
     rows = [{"flow": "a", "now": dict(now)}, {"flow": "b", "now": dict(now)}, {"flow": "c", "now": None}]
     watch = SimpleNamespace(leads=lambda: True, overview=lambda: rows)

@@ -40,8 +40,8 @@ from scribengin.registry.tree import DESIRED, STATUS
 
 MOST_STREAMS = 200
 _LOOK_S, _FIRST_S = 0.2, 0.02
-_FIGURES_S = 2.0
-"""seconds between two looks at figures"""
+_FIGURES_S, _SHARE = 2.0, 0.02
+"""seconds between two looks at figures, at least; looks take no more than this share of a core"""
 _BEAT_S, _FIGURES_BEAT_S = 15.0, 5.0
 """seconds between two heartbeats, for proxies that close silent connections, and for browsers, which take a silent one for lost"""
 
@@ -125,8 +125,8 @@ class EncodedFigures:
 
     number: int
     body: bytes
-    steady: bytes
-    """without what changes with each look"""
+    steady: Mapping[str, Any]
+    """the row without what changes with each look"""
 
 
 class FiguresWatcher:
@@ -136,6 +136,7 @@ class FiguresWatcher:
         self._watch = watch
         self._lock = threading.Lock()
         self._looked = 0.0
+        self._pause_s = _FIGURES_S
         self.number = 0
         self.flows: Mapping[str, EncodedFigures] | None = {}
         """None: this master does not lead"""
@@ -143,8 +144,9 @@ class FiguresWatcher:
     def refresh(self) -> None:
         """Look at the figures again, if it is time. Not for an event loop: it may take 0.1 s."""
         with self._lock:
-            if time.monotonic() - self._looked < _FIGURES_S and self.number:
+            if not self.is_due():
                 return
+            begun = time.monotonic()
             self.number += 1
             if self._watch is None or not self._watch.leads():
                 self.flows = None
@@ -152,16 +154,18 @@ class FiguresWatcher:
                 before = self.flows or {}
                 self.flows = {row["flow"]: self._encoded(row, before.get(row["flow"])) for row in self._watch.overview()}
             self._looked = time.monotonic()
+            self._pause_s = max(_FIGURES_S, (self._looked - begun) / _SHARE)
 
     def is_due(self) -> bool:
         """True if it is time to look again."""
-        return not self.number or time.monotonic() - self._looked >= _FIGURES_S
+        return not self.number or time.monotonic() - self._looked >= self._pause_s
 
     def _encoded(self, row: dict[str, Any], before: EncodedFigures | None) -> EncodedFigures:
-        body = msgspec.json.encode(row)
         now = row["now"]
-        steady = body if now is None or now["silent"] else msgspec.json.encode({**row, "now": {**now, "heard_s": 0}})
-        return before if before is not None and before.steady == steady else EncodedFigures(self.number, body, steady)
+        steady = row if now is None or now["silent"] else {**row, "now": {**now, "heard_s": 0}}
+        if before is not None and before.steady == steady:
+            return before
+        return EncodedFigures(self.number, msgspec.json.encode(row), steady)
 
 
 def event_routes(may: Callable[[Role], Any], registry: Registry, watch: WorkerWatch | None) -> APIRouter:

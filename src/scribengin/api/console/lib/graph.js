@@ -1,6 +1,6 @@
 // What drawings of graphs share: where boxes are, the lines between them, texts that fit.
 import dagre from "../vendor/dagre.js";
-import {html} from "./html.js";
+import {html, useMemo} from "./html.js";
 
 /** A graph to fill with `setNode(name, {width, height})` and `setEdge(from, to)`. */
 export const newGraph = (options = {}) =>
@@ -22,11 +22,10 @@ export const corner = (box) => `translate(${box.x - box.width / 2} ${box.y - box
 
 const curve = (points) => `M${points.map(({x, y}) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`;
 
-/** The drawing: `below` the lines, the lines, and above them `children`. */
-export const Drawing = ({label, placed, below, children}) => html`<div class="graph" role="group" aria-label=${label} tabindex="0">
-  <svg width=${placed.width} height=${placed.height} viewBox=${`0 0 ${placed.width} ${placed.height}`}>
+/** The drawing: `below` the lines, the lines, and above them `children`. Lines are drawn again only when places change. */
+export function Drawing({label, placed, below, children}) {
+  const lines = useMemo(() => placed.lines.map((line) => html`<path class="edge" d=${curve(line.points)} marker-end="url(#arrow)"/>`), [placed]);
+  return html`<div class="graph" role="group" aria-label=${label} tabindex="0"><svg width=${placed.width} height=${placed.height} viewBox=${`0 0 ${placed.width} ${placed.height}`}>
     <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>
-    ${below}
-    ${placed.lines.map((line) => html`<path class="edge" d=${curve(line.points)} marker-end="url(#arrow)"/>`)}
-    ${children}
-  </svg></div>`;
+    ${below}${lines}${children}</svg></div>`;
+}

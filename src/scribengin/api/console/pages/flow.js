@@ -41,11 +41,12 @@ function figures(node) {
 }
 
 function Node({node, box, flow, slow, dead, chosen, bare}) {
-  const outer = node.kind === "source" || node.kind === "sink";
-  const lines = [cut(node.node), cut(outer ? `${node.kind}: ${node.about}` : node.about, 26), cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 26)];
-  return html`<a class=${`node ${dead ? "bad" : slow ? "slow" : ""}`} href=${bare ? undefined : link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
-    <rect width=${WIDE} height=${HIGH} rx="7"/>
-    <text x="10" y="20" font-weight="600">${lines[0]}</text>${" "}<text x="10" y="37" class="small">${lines[1]}</text>${" "}<text x="10" y="53" class="small">${lines[2]}</text></a>`;
+  const outer = node.kind === "source" || node.kind === "sink", name = cut(node.node), about = cut(outer ? `${node.kind}: ${node.about}` : node.about, 26);
+  const now = cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 26), look = dead ? "bad" : slow ? "slow" : "";
+  // a graph may have hundreds of nodes, and figures change often: what is as before is not compared again
+  const fixed = useMemo(() => html`<rect width=${WIDE} height=${HIGH} rx="7"/><text x="10" y="20" font-weight="600">${name}</text>${" "}<text x="10" y="37" class="small">${about}</text>${" "}`, [name, about]);
+  return useMemo(() => html`<a class=${`node ${look}`} href=${bare ? undefined : link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
+    ${fixed}<text x="10" y="53" class="small">${now}</text></a>`, [fixed, now, look, chosen, bare, box, flow, node.node]);
 }
 
 function Gate({gate, box}) {
