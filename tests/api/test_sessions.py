@@ -127,6 +127,13 @@ def test_a_cookie_of_before_does_no_harm_where_no_token_is_needed(bench: Bench) 
     assert (answer.status_code, answer.json()["role"]) == (200, "admin")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:port", "127.0.0.1:99999999", "[::1]", "a b", "127.0.0.1"])
+def test_any_host_in_a_request_is_answered(bench: Bench, host: str) -> None:
+    master = bench.master()
+    answer = httpx2.get(f"{master.url}/v1/session", headers={"Host": host})
+    assert answer.status_code in (200, 400, 403), answer.text
+
+
 def test_the_files_of_the_console_need_no_token_and_run_nothing_from_elsewhere(bench: Bench) -> None:
     bench.tokens.add("ann", "viewer", {})
     master = bench.master(listen=Listen(asks=True))

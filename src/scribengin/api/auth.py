@@ -121,8 +121,8 @@ class Authentication:
 
 def session_cookie(request: Request) -> str:
     """The name of the cookie of a browser's session. It has the port, which browsers do not tell apart: a host may have several masters."""
-    called = urlsplit("//" + request.headers.get("Host", ""))
-    return f"scribengin_session_{called.port or request.url.port or 443}"
+    port = request.headers.get("Host", "").rpartition(":")[2]
+    return f"scribengin_session_{port if port.isascii() and port.isdecimal() else 'default'}"
 
 
 def session_of(request: Request) -> str:
