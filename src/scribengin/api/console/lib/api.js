@@ -4,7 +4,7 @@ const REVISION = "Scribengin-Revision";
 let revision = 0;
 
 /** A problem as the API reports it: what is wrong, and what to do. */
-export class Problem extends Error {
+class Problem extends Error {
   constructor({code, message, remedy = "", status = 0, problems = []}) {
     super(message);
     Object.assign(this, {code, remedy, status, problems});

@@ -8,7 +8,7 @@ const HIGH = 110;
 export const nameOf = (row) => `${row.tier}:${row.query}:${row.batch}`;
 
 /** The numbers of a Batch in words. */
-export const told = (row) => [`Batch ${count(row.batch)}`, `decided ${moment(row.decided_at)}`, `${count(row.rows_in)} in`, `${count(row.rows_out)} out`,
+const told = (row) => [`Batch ${count(row.batch)}`, `decided ${moment(row.decided_at)}`, `${count(row.rows_in)} in`, `${count(row.rows_out)} out`,
   row.dead === null ? "dead letters not known yet" : `${count(row.dead)} dead`, row.published ? "published" : "not yet published"].join(", ");
 
 const part = (rows, most, kind) => html`<span class=${kind} style=${{height: `${rows ? Math.max(2, (rows / most) * HIGH) : 0}px`}}></span>`;

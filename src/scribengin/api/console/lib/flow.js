@@ -18,6 +18,9 @@ const WANTED = [
 /** The address of a flow's page in the console. */
 export const link = (flow, part = "") => `#/flows/${encodeURIComponent(flow)}${part}`;
 
+/** The queries of all tiers in the metrics of a flow, each with its tier; none before the metrics are known. */
+export const queriesOf = (metrics) => (metrics?.tiers || []).flatMap((tier) => tier.queries.map((query) => ({tier: tier.tier, ...query})));
+
 function Reached({flow, wanted}) {
   const row = useStore(flows)?.get(flow);
   const target = wanted === "drained" ? "stopped" : wanted;
@@ -40,8 +43,7 @@ function acts(flow, row) {
 
 /** The frame. `now`: the name of the shown part. `children`: (view, again) => the part, where view is the answer of /v1/flows/FLOW. */
 export function FlowFrame({flow, now, children}) {
-  const row = useStore(flows)?.get(flow);
-  const known = useStore(flows) !== null;
+  const known = useStore(flows), row = known?.get(flow);
   const view = useAnswer(path`flows/${flow}`, {every: 3});
   const [open, dialog] = useAct(view.again);
   if (view.error?.status === 404) return html`<h1 dir="auto">${flow}</h1><${Fault} error=${view.error}/><p><a href="#/">Go to the fleet</a></p>`;

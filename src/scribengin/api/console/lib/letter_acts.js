@@ -14,7 +14,7 @@ const FLAGS = {query: "--query", step: "--step", reason: "--reason", since: "--s
 export const chosen = (which) => Object.fromEntries(["query", "step", "reason", "prefix", "since", "until"].filter((name) => which[name]).map((name) => [name, which[name]]));
 
 /** A command for the selected dead letters. */
-export const lettersCommand = (verb, flow, which, ...more) =>
+const lettersCommand = (verb, flow, which, ...more) =>
   command("scribengin", "dead-letter", verb, flow, which.prefix || "", ...Object.entries(FLAGS).flatMap(([name, flag]) => which[name] ? [flag, which[name]] : []), ...more);
 
 const letters = (number) => html`<strong>${count(number)}</strong> dead letter${number === 1 ? "" : "s"}`;

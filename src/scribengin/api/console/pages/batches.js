@@ -3,8 +3,8 @@ import {html, useMemo} from "../lib/html.js";
 import {path} from "../lib/api.js";
 import {BatchBars, nameOf, Phases} from "../lib/batch_bars.js";
 import {Chart} from "../lib/chart.js";
-import {bytes, count, duration, moment, rate} from "../lib/format.js";
-import {FlowFrame, link} from "../lib/flow.js";
+import {bytes, count, duration, moment, percent, rate} from "../lib/format.js";
+import {FlowFrame, link, queriesOf} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
 import {Again, decided, useSeldom} from "../lib/planned.js";
 import {Answer, Facts, Moment, Table} from "../lib/ui.js";
@@ -39,15 +39,13 @@ function Known({flow, row, rows, metrics, view}) {
     ${newest && live && html`<${Phases} phases=${live.phases_s}/>`}</section>`;
 }
 
-const queriesOf = (metrics) => (metrics?.tiers || []).flatMap((tier) => tier.queries.map((query) => ({tier: tier.tier, ...query})));
-
 function Queries({rows}) {
   return html`<h2>Queries now</h2><${Table} caption="queries" rows=${rows} keyOf=${(row) => row.tier + row.query} columns=${[
     {name: "tier", of: (row) => row.tier}, {name: "query", of: (row) => row.query}, {name: "state", of: (row) => row.state},
     {name: "rate", kind: "number", of: (row) => rate(row.rows_per_s)}, {name: "rows wait", kind: "number", of: (row) => count(row.lag.rows)}, {name: "oldest", kind: "number", of: (row) => duration(row.lag.seconds)},
     {name: "state rows", kind: "number", of: (row) => count(row.state_rows)}, {name: "state", kind: "number", of: (row) => bytes(row.state_bytes)},
     {name: "watermark", of: (row) => row.watermark && html`<${Moment} at=${row.watermark}/>${row.behind_s !== null && ` (${duration(row.behind_s)} behind)`}`},
-    {name: "held back by", of: (row) => row.held_back_by}, {name: "slowest", of: (row) => row.slowest && `${row.slowest.node} ${Math.round(row.slowest.share * 100)}%`}]}/>
+    {name: "held back by", of: (row) => row.held_back_by}, {name: "slowest", of: (row) => row.slowest && `${row.slowest.node} ${percent(row.slowest.share)}`}]}/>
     ${rows.filter((row) => Object.keys(row.phases_s).length).map((row) => html`<h3 key=${row.tier + row.query}>Last Batch of ${row.query}, tier ${row.tier}: ${duration(Object.values(row.phases_s).reduce((sum, each) => sum + each, 0))}</h3><${Phases} phases=${row.phases_s}/>`)}`;
 }
 

@@ -2,7 +2,7 @@
 import {html, useMemo} from "../lib/html.js";
 import {path} from "../lib/api.js";
 import {bytes, count, duration, rate} from "../lib/format.js";
-import {FlowFrame, link} from "../lib/flow.js";
+import {FlowFrame, link, queriesOf} from "../lib/flow.js";
 import {corner, cut, Drawing, layOut, newGraph} from "../lib/graph.js";
 import {useAnswer} from "../lib/live.js";
 import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
@@ -10,7 +10,7 @@ import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
 const WIDE = 190, HIGH = 62, GATE = 46;
 
 /** Where everything is drawn. It changes only with the flow's shape, not with its figures. */
-export function place(graph) {
+function place(graph) {
   const drawn = newGraph({compound: true});
   const framed = graph.tiers.length > 1;
   graph.nodes.forEach((node) => drawn.setNode(`n ${node.node}`, {width: WIDE, height: HIGH}));
@@ -72,11 +72,6 @@ export function Graph({graph, flow, slow, dead, chosen, bare}) {
   </${Drawing}>`;
 }
 
-/** The queries of a flow that write the node, or read it. */
-function queriesOf(metrics, node) {
-  return (metrics?.tiers || []).flatMap((tier) => tier.queries.map((query) => ({tier: tier.tier, ...query}))).filter((query) => node.queries.includes(query.query));
-}
-
 /** The lines of a node in the flow file: from its own to the next that is not deeper. */
 function section(text, line) {
   const lines = text.split("\n"), depth = (each) => each.search(/\S/);
@@ -97,7 +92,7 @@ function Panel({flow, graph, node, view, metrics}) {
   const reads = graph.edges.filter((edge) => edge.node === node), feeds = graph.edges.filter((edge) => edge.reads.split(".")[0] === node);
   const to = (name) => html`<a href=${link(flow, `/node/${encodeURIComponent(name.split(".")[0])}`)}>${name}</a> `;
   const tiers = view.tiers.filter((tier) => shown.tiers.includes(tier.tier));
-  const queries = queriesOf(metrics, shown);
+  const queries = queriesOf(metrics).filter((query) => shown.queries.includes(query.query));
   return html`<section class="panel" aria-label=${`node ${node}`}><h2 dir="auto">${node}</h2>
     <${Facts} pairs=${[["kind", shown.kind], ["does", shown.about], ["reads", reads.length > 0 && reads.map((edge) => to(edge.reads))], ["feeds", feeds.length > 0 && feeds.map((edge) => to(edge.node))],
       ["runs in", shown.stage], ["keeps state between Batches", shown.stateful && "yes"], ["rows by this process", shown.live && count(shown.live.rows)], ["rate", shown.live && rate(shown.live.rows_per_s)],
@@ -116,7 +111,7 @@ function Parts({flow, view, node}) {
   const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=60`, {every: 2});
   const counts = useAnswer(metrics.data?.now?.dead ? path`flows/${flow}/dead-letters/counts` : null, {stamp: metrics.data?.now?.dead});
   const said = metrics.data?.now?.bottleneck || "";
-  const slow = new Set((metrics.data?.tiers || []).flatMap((tier) => tier.queries.map((query) => query.slowest?.node)).filter((each) => each && said.includes(`${each} takes `)));
+  const slow = new Set(queriesOf(metrics.data).map((query) => query.slowest?.node).filter((each) => each && said.includes(`${each} takes `)));
   const dead = new Map();
   (counts.data?.groups || []).forEach((group) => dead.set(group.step, (dead.get(group.step) || 0) + group.count - group.replayed));
   const now = metrics.data?.now;

@@ -10,7 +10,7 @@ import {Answer, Copy, Moment, State, Table} from "../lib/ui.js";
 const RIGHTS = {agent: "only send records to gateways", viewer: "read", operator: "also pause, resume, drain, stop", editor: "also submit and delete flows", admin: "everything"};
 
 /** `team=shop, site=a` as an object; null if it is not valid. */
-export function labelsOf(text) {
+function labelsOf(text) {
   const pairs = text.split(",").map((each) => each.trim()).filter(Boolean).map((each) => each.split("="));
   return pairs.every((pair) => pair.length === 2 && pair[0] && pair[1]) ? Object.fromEntries(pairs.map(([name, value]) => [name.trim(), value.trim()])) : null;
 }
