@@ -37,13 +37,24 @@ def test_the_last_batches_are_a_table(tmp_path: Path) -> None:
     query = folder.query("kept")
     lineage = open_lineage(query, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["numbers"])
     counts = {"numbers": Counts(rows_in=3000, out=3000), "kept": Counts(rows_in=3000, out=3000)}
+    before = {"phases_s": {"plan": 0.25, "process": 1.0}}
     for number, offers in enumerate(((), ("kept",))):
         batch = BatchId("shop", "kept", lineage.id, number, 1)
-        decision = Decision(batch, "hash", "f", (), (), (), counts, f"2026-01-01T00:00:0{number}.500+00:00", offers=offers)
+        decision = Decision(batch, "hash", "f", (), (), (), counts, f"2026-01-01T00:00:0{number}.500+00:00", offers=offers, before=before)
         Decisions(query.decisions).decide(decision)
     shown = CliRunner().invoke(scribengin, ["batch", "list", str(path)])
     assert shown.output.splitlines() == [
-        "Query  Batch  decided at               in    out  dead  published",
-        "kept       1  2026-01-01T00:00:01Z  3,000  3,000     –  not yet",
-        "kept       0  2026-01-01T00:00:00Z  3,000  3,000     0  yes",
+        "Query  Batch  decided at               in    out  dead  published  took",
+        "kept       1  2026-01-01T00:00:01Z  3,000  3,000     –  not yet    –",
+        "kept       0  2026-01-01T00:00:00Z  3,000  3,000     0  yes        1.250 s",
+    ]
+    shown = CliRunner().invoke(scribengin, ["batch", "show", str(path), "0"])
+    assert shown.output.splitlines() == [
+        "Batch 0 of query kept, decided 2026-01-01T00:00:00Z, Term 1",
+        "3,000 rows in, 3,000 out, 0 dead; published: yes",
+        "took plan 0.250 s, process 1.000 s",
+        "",
+        "node        in    out  filtered  folded  dead  late",
+        "numbers  3,000  3,000         0       0     0     0",
+        "kept     3,000  3,000         0       0     0     0",
     ]

@@ -69,6 +69,15 @@ def odd(row):
 """,
     "in/a.jsonl": b'{"id": 1}\n',
 }
+COUNTED = {
+    "flow.yaml": """\
+version: 1
+name: counted
+sources: {ticks: {type: sequence, rows: 40, max_rows: 10, watermark: ts 1m}}
+steps: {each: {from: ticks, aggregate: {window: {time: ts, size: 1m}, columns: {n: count(*)}}}}
+sinks: {kept: {from: each, type: files, path: out, format: json}}
+""",
+}
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -79,6 +88,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevPlane]:
     with plane.up():
         plane.apply("orders", ORDERS)
         plane.apply("broken", BROKEN)
+        plane.apply("counted", COUNTED)
         with plane.client() as client:
             look_until(lambda: client.batches("orders").batches, "a Batch of orders", LIMIT_S, 1)
             look_until(lambda: (status := client.flow("broken").status) and status.state == "failed", "broken has failed", LIMIT_S, 1)
@@ -113,15 +123,33 @@ def test_batches_have_the_numbers_of_the_command(plane: DevPlane, shown: Callabl
     cells = table.get_by_role("row").last.get_by_role("cell")
     expect(cells).to_have_text([
         str(said["batch"]), "kept", "main", re.compile(re.escape(said["decided_at"][:19])),
-        str(said["rows_in"]), str(said["rows_out"]), str(said["dead"]), "yes",
+        str(said["rows_in"]), str(said["rows_out"]), str(said["dead"]), "–", "yes",
     ])  # fmt: skip
     bar = page.get_by_role("group", name="Batches of main, kept").get_by_role("link").first
     bar.focus()
     bar.press("Enter")
     panel = page.get_by_role("region", name=f"Batch {said['batch']}", exact=True)
     expect(panel).to_contain_text(re.compile(r"rows in\s*15.*rows out\s*10.*dead letters\s*5", re.DOTALL))
+    receipts = panel.get_by_role("region", name="receipts", exact=True)
+    expect(receipts.get_by_role("row").nth(1)).to_contain_text(re.compile(r"kept\s*0\s*10"))
+    receipts.get_by_text("1 entry").click()
+    expect(receipts.locator("pre")).to_contain_text("part-")
     panel.get_by_role("link", name="5").click()
     expect(page.get_by_role("region", name="dead letters", exact=True).get_by_role("row")).to_have_count(6)
+
+
+def test_a_batch_shows_its_phases_its_state_and_its_watermark(plane: DevPlane, shown: Callable[[str], Page]) -> None:
+    with plane.client() as client:
+        look_until(lambda: len(client.batches("counted").batches) > 2, "three Batches of counted", LIMIT_S, 1)
+    row = next(each for each in plane.command("batch", "list", "counted")["batches"] if each["phases_s"] and each["watermark"])
+    page = shown(f"/flows/counted/batches?batch=main:kept:{row['batch']}")
+    panel = page.get_by_role("region", name=f"Batch {row['batch']}", exact=True)
+    expect(panel).to_contain_text(f"process {row['phases_s']['process']:.3f} s")
+    expect(panel).to_contain_text(re.compile(rf"state after it\s*{row['state_rows']} rows"))
+    expect(panel).to_contain_text(re.compile(rf"watermark\s*{row['watermark'][:19]}"))
+    bars = page.get_by_role("group", name="Batches of main, kept")
+    expect(bars.locator("a[aria-current] .p1")).to_have_css("height", re.compile(r"^[1-9]"))
+    expect(page.get_by_role("img", name=re.compile("^rows in the state after each Batch"))).to_be_visible()
 
 
 def test_rates_are_drawn_over_time(shown: Callable[[str], Page]) -> None:

@@ -77,6 +77,7 @@ _QUERIES = (
     RegisteredQuery("audit", Role.VIEWER, "scribengin.api.state_handlers:audit"),
     RegisteredQuery("summary", Role.VIEWER, "scribengin.local.summaries:read_summaries"),
     RegisteredQuery("batches", Role.VIEWER, "scribengin.local.batches:last_batches"),
+    RegisteredQuery("batch", Role.VIEWER, "scribengin.local.batches:describe_batch"),
     RegisteredQuery("backlogs", Role.VIEWER, "scribengin.api.state_handlers:backlogs"),
     RegisteredQuery("graph", Role.VIEWER, "scribengin.api.state_handlers:graph", StateNeed.NO),
     RegisteredQuery("graph-counts", Role.VIEWER, "scribengin.local.edge_counts:edge_counts"),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Path, Query
 from starlette.responses import Response
 
 from scribengin.api.auth import Role
@@ -17,6 +17,7 @@ from scribengin.api.state_routing import sent_to, sent_to_leader
 from scribengin.client.state_models import (
     Audit,
     Batches,
+    BatchView,
     FlowGraph,
     GraphCounts,
     LetterCounts,
@@ -88,6 +89,13 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         """The last decided Batches of all queries together, or of one, newest first; also while the flow runs. Batches of an earlier
         lineage are left out."""
         return from_state(asked, "batches", flow, {"query": query, "limit": limit}, Batches)
+
+    @routes.get("/batches/{batch}", response_model=BatchView)
+    def batch(
+        flow: str, batch: Annotated[int, Path(ge=0, le=2**53)], asked: Annotated[ApiRequest, may(role_of("batch"))], query: Text = ""
+    ) -> Response:
+        """One decided Batch of a query (of the only one, if none is named) with its decision, its receipts and its part of the ledger."""
+        return from_state(asked, "batch", flow, {"query": query, "batch": batch}, BatchView)
 
     @routes.get("/graph/counts", response_model=GraphCounts)
     def graph_counts(flow: str, asked: Annotated[ApiRequest, may(role_of("graph-counts"))]) -> Response:

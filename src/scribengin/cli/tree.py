@@ -132,7 +132,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
     "Data": {
         "trace": CommandEntry("Trace a record through tiers, Batches and sinks."),
         "batch": CommandGroup(
-            "List the last Batches of a flow.",
+            "List the last Batches of a flow, or show one of them.",
             """Decided Batches of a flow.
 
             FLOW is a flow file, or the name of a submitted flow.
@@ -143,6 +143,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry | CommandGroup]] = {
             """,
             {
                 "list": CommandEntry("List the last Batches: rows, dead letters, whether published.", "batch:list_"),
+                "show": CommandEntry("Show one Batch: phases, rows at each node, receipts.", "batch:show"),
             },
         ),
         "dead-letter": CommandEntry("List, show, repair, replay or delete dead letters.", "dead:command"),

@@ -67,6 +67,7 @@ from scribengin.client.models import (
 )
 from scribengin.client.state_models import (
     Batches,
+    BatchView,
     FlowGraph,
     GraphCounts,
     LetterCounts,
@@ -185,6 +186,10 @@ class AnswerClient(Transport):
     def batches(self, name: str, query: str = "", *, limit: int = 10) -> Batches:
         """The last decided Batches of a flow, or of one of its queries, newest first. Raises Refused: `query-unknown` too."""
         return self._get(f"/v1/flows/{part(name)}/batches?{_query_string(query=query, limit=str(limit))}", Batches)
+
+    def batch(self, name: str, batch: int, query: str = "") -> BatchView:
+        """One decided Batch of a query of a flow. Raises Refused: `query-unknown`, `query-needed`, `batch-unknown` too."""
+        return self._get(f"/v1/flows/{part(name)}/batches/{batch}?{_query_string(query=query)}", BatchView)
 
     def graph(self, name: str) -> FlowGraph:
         """The nodes, arrows, tiers and channels of a flow, with their live figures."""

@@ -342,7 +342,12 @@ class Summaries:
 @dataclass(frozen=True, slots=True)
 class BatchRow:
     """A decided Batch of a query. `dead` counts its dead letters; null while a store may still refuse rows, which are then part of
-    `rows_out`. `published`: its output is known to be visible to readers."""
+    `rows_out`. `published`: its output is known to be visible to readers.
+
+    `phases_s`: the seconds of its phases plan, process, decide and publish. `state_rows`, `state_bytes`: the state of the query after it.
+    They are recorded with the following Batch: null for the newest one, and for one after which another process continued. `watermark`: the
+    one under which the Batch ran; null if it had none.
+    """
 
     tier: str
     query: str
@@ -352,6 +357,10 @@ class BatchRow:
     rows_out: int
     dead: int | None
     published: bool
+    phases_s: Mapping[str, float] | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    watermark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,3 +369,37 @@ class Batches:
 
     flow: str
     batches: tuple[BatchRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """One decided Batch, with its decision; for the first fields see BatchRow.
+
+    `sources`: the entries of each source's log that it took, `start` to `end` (exclusive). `nodes`: the ledger of the Batch, as in `audit`.
+    `receipts`: one for each task output at each sink, with its rows, bytes and the sink's own `segments`. `dead_segments`: the files of its
+    dead letters. `plan` and `input_hash` identify the plan and the input; `host` ran it, with `workers` workers.
+    """
+
+    flow: str
+    tier: str
+    query: str
+    batch: int
+    decided_at: str
+    rows_in: int
+    rows_out: int
+    dead: int | None
+    published: bool
+    phases_s: Mapping[str, float] | None
+    state_rows: int | None
+    state_bytes: int | None
+    watermark: str | None
+    term: int
+    lineage: str
+    host: str
+    workers: int
+    plan: str
+    input_hash: str
+    sources: tuple[Mapping[str, Any], ...]
+    nodes: tuple[Mapping[str, Any], ...]
+    receipts: tuple[Mapping[str, Any], ...]
+    dead_segments: tuple[Mapping[str, Any], ...]

@@ -223,6 +223,8 @@ class BatchRunner:
     idle: IdleInputs | None = None
     """for a stateful query"""
     _last: Decision | None = field(default=None)
+    _phases_s: Mapping[str, float] = field(default_factory=dict)
+    """of the Batch before, if this runner has run it"""
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
     """the column notices that decisions have recorded"""
@@ -262,6 +264,7 @@ class BatchRunner:
         faults.reached("stage.after")
         decide = time.perf_counter()
         self.context.lease.check()
+        decision = replace(decision, before=self._measured())
         decision = self.decisions.decide(decision, hash_under=lambda plan: input_hash(batch, ranges, streams, plan))
         publish = time.perf_counter()
         self._known_columns().update(notice.key for notice in decision.noticed)
@@ -276,6 +279,7 @@ class BatchRunner:
             "decide": publish - decide,
             "publish": done - publish,
         }
+        self._phases_s = {phase: round(seconds, 3) for phase, seconds in phases.items()}
         excess = self.context.tally.add(decision.counts)
         notice = late_notice(self.context.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
         self.on_commit(CommittedBatch(decision, streams, phases, replayed=False, notice=notice, **told))
@@ -285,6 +289,18 @@ class BatchRunner:
         faults.reached("commit.before")
         # a suspended driver must not write Spark's log after its lease expired: its successor would find the entry there and stop
         self.context.lease.check()
+
+    def _measured(self) -> dict[str, Any]:
+        """See `Decision.before`. Spark's last progress is that of the Batch before this one, since this one has not ended."""
+        if not self._phases_s:
+            return {}
+        state: dict[str, int] = {}
+        if self.compiled is not None and (running := self.spark.streams.active):
+            last = running[0].lastProgress
+            if last is not None and last.stateOperators:
+                rows, size = zip(*((each.numRowsTotal, each.memoryUsedBytes) for each in last.stateOperators), strict=True)
+                state = {"state_rows": sum(rows), "state_bytes": sum(size)}
+        return {"phases_s": self._phases_s, **state}
 
     # --- entry ---
 

@@ -175,6 +175,9 @@ class Decision:
     """for a query that keeps state: node with a watermark → how far its event time has come, up to this Batch"""
     lookups: tuple[str, ...] = ()
     """marks of records of static sources that are dead letters of this Batch or of an earlier one; see `state.lookups`"""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """what was measured of the Batch before this one, which only its end could tell: `phases_s`, phase → seconds; for a query that keeps
+    state `state_rows` and `state_bytes`. Empty if another process ran that Batch"""
 
     @property
     def open(self) -> bool:

@@ -201,6 +201,7 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         offers=list(decision.offers),
         clocks={node: asdict(clock) for node, clock in decision.clocks.items()},
         lookups=list(decision.lookups),
+        before=dict(decision.before),
     )
 
 
@@ -231,6 +232,7 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         refused if "refused" in body else None,
         {node: Clock(**clock) for node, clock in body.get("clocks", {}).items()},
         tuple(body.get("lookups", ())),
+        body.get("before", {}),
     )
 
 

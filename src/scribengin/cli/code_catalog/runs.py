@@ -133,6 +133,20 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "tests/api/test_answers_api.py::test_dead_letters_come_counted_and_page_by_page",
     ),
     met(
+        "query-needed",
+        "The flow has several queries",
+        "Each query counts its Batches separately, so that a number alone does not name one.",
+        "Name the query with `--query`.",
+        "tests/api/test_batches_api.py::test_one_batch_is_shown_with_its_decision",
+    ),
+    met(
+        "batch-unknown",
+        "The query has no details of such a Batch",
+        "The Batch is not decided yet, or its details were deleted after 30 days.",
+        "List the Batches that there are: `scribengin batch list FLOW`.",
+        "tests/api/test_batches_api.py::test_one_batch_is_shown_with_its_decision",
+    ),
+    met(
         "query-gone",
         "No sink makes this query any more",
         "Its sink was removed or renamed; its state is still there.",

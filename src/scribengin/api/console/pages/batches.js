@@ -1,7 +1,7 @@
 // The Batches of a flow: each as a bar, rates and what waits over time, and what is known of one Batch.
 import {html, useMemo} from "../lib/html.js";
 import {path} from "../lib/api.js";
-import {BatchBars, nameOf, Phases} from "../lib/batch_bars.js";
+import {BatchBars, nameOf, Phases, took} from "../lib/batch_bars.js";
 import {Chart} from "../lib/chart.js";
 import {bytes, count, duration, moment, percent, rate} from "../lib/format.js";
 import {FlowFrame, link, queriesOf} from "../lib/flow.js";
@@ -26,17 +26,44 @@ const complete = (samples, now) => (samples || []).filter((each) => each.at + ea
 
 const lettersOf = (flow, row) => link(flow, `/dead?${new URLSearchParams({query: row.query, since: row.decided_at, until: new Date(Date.parse(row.decided_at) + 1).toISOString()})}`);
 
+const STATE = {title: "rows in the state after each Batch", says: count, lines: [{name: "rows", colour: "link", of: (each) => each.state_rows}]};
+const BEHIND = {title: "the watermark, behind the time of the decision", says: duration, lines: [{name: "behind", colour: "warn", of: (each) => each.watermark && Math.max(0, each.at - Date.parse(each.watermark) / 1000)}]};
+
+/** The state and the watermark of a query over its last Batches. `rows`: oldest first. */
+function Kept({rows}) {
+  const samples = useMemo(() => rows.map((row) => ({...row, at: Date.parse(row.decided_at) / 1000})), [rows]);
+  const has = (name) => rows.some((row) => row[name] !== null);
+  return (has("state_rows") || has("watermark")) && html`<div class="charts">${has("state_rows") && html`<${Chart} chart=${STATE} samples=${samples}/>`}${has("watermark") && html`<${Chart} chart=${BEHIND} samples=${samples}/>`}</div>`;
+}
+
+const MOST_RECEIPTS = 200;
+
+/** What the decision of a Batch says, and the receipts of its outputs. */
+function Decided({of}) {
+  const receipts = of.receipts.slice(0, MOST_RECEIPTS);
+  return html`<${Facts} pairs=${[["ran on", of.host && `${of.host}${of.workers > 1 ? `, with ${count(of.workers)} workers` : ""}`], ["Term", of.term], ["lineage", html`<code>${of.lineage}</code>`],
+    ["entries of sources", of.sources.map((each) => html`<div key=${each.source}>${each.source}: ${count(each.start)} to ${count(each.end)}</div>`)], ["input", html`<code>${of.input_hash.slice(0, 16)}</code>`], ["plan", html`<code>${of.plan.slice(0, 16)}</code>`]]}/>
+    <${Table} caption="rows of each node in this Batch" rows=${of.nodes} keyOf=${(row) => row.node} columns=${[{name: "node", of: (row) => row.node}, ...["in", "out", "made", "filtered", "folded", "dead", "late"].map((name) => ({name, kind: "number", of: (row) => count(row[name])}))]}/>
+    ${receipts.length > 0 && html`<h3>Receipts</h3><${Table} caption="receipts" rows=${receipts} keyOf=${(row) => `${row.sink} ${row.unit}`} columns=${[{name: "sink", of: (row) => row.sink}, {name: "task output", kind: "number", of: (row) => count(row.unit)},
+      {name: "rows", kind: "number", of: (row) => count(row.rows)}, {name: "size", kind: "number", of: (row) => bytes(row.bytes)}, {name: "what the sink recorded", of: (row) => row.segments.length > 0 && html`<details><summary>${count(row.segments.length)} ${row.segments.length === 1 ? "entry" : "entries"}</summary><pre class="text">${JSON.stringify(row.segments, null, 1)}</pre></details>`}]}/>
+      ${of.receipts.length > MOST_RECEIPTS && html`<p class="quiet">${count(MOST_RECEIPTS)} of ${count(of.receipts.length)} receipts; all: <code>scribengin batch show ${of.flow} ${of.batch} --query ${of.query} --json</code></p>`}`}`;
+}
+
 function Known({flow, row, rows, metrics, view}) {
   const before = rows.find((each) => each.tier === row.tier && each.query === row.query && each.batch === row.batch - 1);
   const through = view?.acknowledged.find((each) => each.tier === row.tier && each.query === row.query);
   const live = queriesOf(metrics).find((each) => each.tier === row.tier && each.query === row.query);
   const newest = !rows.some((each) => each.tier === row.tier && each.query === row.query && each.batch > row.batch);
+  const phases = row.phases_s ?? (newest && live?.phases_s);
+  const decision = useAnswer(`${path`flows/${flow}/batches/${row.batch}`}?query=${encodeURIComponent(row.query)}`);
   return html`<section class="panel" aria-label=${`Batch ${row.batch}`}><h2>Batch ${count(row.batch)} of ${row.query}, tier ${row.tier}</h2>
     <${Facts} pairs=${[["decided", html`<${Moment} at=${row.decided_at}/>`], ["after the Batch before it", before && duration((Date.parse(row.decided_at) - Date.parse(before.decided_at)) / 1000)],
       ["rows in", count(row.rows_in)], ["rows out", count(row.rows_out)],
       ["dead letters", row.dead === null ? "not known yet: a store may still refuse rows" : row.dead ? html`<a href=${lettersOf(flow, row)}>${count(row.dead)}</a>` : "0"],
-      ["output visible to readers", row.published ? "yes" : "not yet known"], ["everything made from it is committed", through && (through.acknowledged >= row.batch ? "yes" : "not yet")]]}/>
-    ${newest && live && html`<${Phases} phases=${live.phases_s}/>`}</section>`;
+      ["output visible to readers", row.published ? "yes" : "not yet known"], ["everything made from it is committed", through && (through.acknowledged >= row.batch ? "yes" : "not yet")],
+      ["state after it", row.state_rows !== null && `${count(row.state_rows)} rows, ${bytes(row.state_bytes)}`], ["ran under the watermark", row.watermark && html`<${Moment} at=${row.watermark}/>`]]}/>
+    ${phases && html`<${Phases} phases=${phases}/>`}
+    <h3>Decision</h3><${Answer} of=${decision}>${(of) => html`<${Decided} of=${of}/>`}</${Answer}></section>`;
 }
 
 function Queries({rows}) {
@@ -74,7 +101,7 @@ function List({flow, rows, chosen, to}) {
   return html`<${Table} caption="Batches" rows=${rows} keyOf=${nameOf} columns=${[
     {name: "Batch", kind: "number", of: (row) => html`<a href=${to(row)} aria-current=${nameOf(row) === chosen ? "true" : undefined}>${count(row.batch)}</a>`}, {name: "query", of: (row) => row.query}, {name: "tier", of: (row) => row.tier},
     {name: "decided", of: (row) => html`<${Moment} at=${row.decided_at}/>`}, {name: "rows in", kind: "number", of: (row) => count(row.rows_in)}, {name: "rows out", kind: "number", of: (row) => count(row.rows_out)},
-    {name: "dead", kind: "number", of: (row) => row.dead ? html`<a href=${lettersOf(flow, row)}>${count(row.dead)}</a>` : count(row.dead)}, {name: "published", of: (row) => row.published ? "yes" : "not yet"}]}/>`;
+    {name: "dead", kind: "number", of: (row) => row.dead ? html`<a href=${lettersOf(flow, row)}>${count(row.dead)}</a>` : count(row.dead)}, {name: "took", kind: "number", of: (row) => row.phases_s ? `${took(row).toFixed(3)} s` : "–"}, {name: "published", of: (row) => row.published ? "yes" : "not yet"}]}/>`;
 }
 
 function Shown({flow, view, query}) {
@@ -90,7 +117,7 @@ function Shown({flow, view, query}) {
       const row = rows.find((each) => nameOf(each) === chosen);
       const groups = Map.groupBy([...rows].reverse(), (each) => `${each.tier}, ${each.query}`);
       return rows.length === 0 ? html`<p class="quiet">No Batch is decided yet.</p>` : html`
-        ${[...groups].map(([name, mine]) => html`<div key=${name}>${groups.size > 1 && html`<h3>${name}</h3>`}<${BatchBars} rows=${mine} chosen=${chosen} to=${to}/></div>`)}
+        ${[...groups].map(([name, mine]) => html`<div key=${name}>${groups.size > 1 && html`<h3>${name}</h3>`}<${BatchBars} rows=${mine} chosen=${chosen} to=${to}/><${Kept} rows=${mine}/></div>`)}
         ${row && html`<${Known} flow=${flow} row=${row} rows=${rows} metrics=${metrics.data} view=${view.data}/>`}
         ${chosen && !row && html`<p class="quiet">Batch ${chosen} is not among the last ${MOST}.</p>`}
         <${List} flow=${flow} rows=${rows} chosen=${chosen} to=${to}/>
