@@ -152,6 +152,39 @@ def test_a_batch_shows_its_phases_its_state_and_its_watermark(plane: DevPlane, s
     expect(page.get_by_role("img", name=re.compile("^rows in the state after each Batch"))).to_be_visible()
 
 
+def test_a_node_shows_its_columns_and_rows_in_and_out(shown: Callable[[str], Page]) -> None:
+    page = shown("/flows/orders/node/priced")
+    panel = page.get_by_role("region", name="node priced")
+    panel.get_by_role("button", name="take a sample").click()
+    expect(panel).to_contain_text("13 in, 10 out, 3 dead letters")
+    columns = panel.get_by_role("region", name="columns", exact=True).get_by_role("row")
+    expect(columns.filter(has_text="amount").get_by_role("cell")).to_have_text(["amount", "STRING", "DOUBLE", "changed"])
+    rows = panel.get_by_role("region", name="sample rows", exact=True)
+    expect(rows.get_by_role("columnheader")).to_have_text(["outcome", "id", "country", "amount", "→ amount", "reason"])
+    expect(rows.get_by_role("row").nth(2).get_by_role("cell")).to_have_text(["kept", "1", "DE", "1.5", "1.5", ""])
+    dead = rows.get_by_role("row", name="twelve")
+    expect(dead).to_contain_text(re.compile(r"dead letter.*raised: ValueError.*steps\.py:6.*record at", re.DOTALL))
+    expect(rows).to_contain_text(HOSTILE)
+
+    page = shown("/flows/orders/node/orders")
+    page.get_by_role("button", name="take a sample").click()
+    expect(page.get_by_role("region", name="node orders")).to_contain_text("15 in, 13 out, 2 dead letters")
+
+
+def test_a_failing_step_says_in_its_sample_what_fails(shown: Callable[[str], Page]) -> None:
+    page = shown("/flows/broken/node/odd")
+    page.get_by_role("button", name="take a sample").click()
+    rows = page.get_by_role("region", name="sample rows", exact=True)
+    expect(rows).to_contain_text(re.compile(r"ZeroDivisionError.*sums\.py:6", re.DOTALL))
+
+
+def test_a_step_that_spark_runs_has_a_sample(shown: Callable[[str], Page]) -> None:
+    page = shown("/flows/counted/node/each")
+    page.get_by_role("button", name="take a sample").click()
+    expect(page.get_by_role("region", name="rows from ticks", exact=True).get_by_role("row")).to_have_count(21)
+    expect(page.get_by_role("region", name="sample rows", exact=True)).to_contain_text("window_start")
+
+
 def test_rates_are_drawn_over_time(shown: Callable[[str], Page]) -> None:
     page = shown("/flows/orders/batches")
     expect(page.get_by_role("img", name=re.compile("^rows per second; last: in "))).to_be_visible()

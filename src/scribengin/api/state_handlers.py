@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.state.folder import QueryFolder
 
+_PREVIEW_MEMORY = "1g"
+"""of the Spark of a preview: its rows are few"""
+
 
 def trace(prepared: PreparedFlow, record: str) -> dict[str, Any]:
     """Trace a record, or all records whose id has this prefix."""
@@ -49,6 +52,33 @@ def graph(prepared: PreparedFlow) -> dict[str, Any]:
     from scribengin.plan.flow_graph import graph_as_json
 
     return graph_as_json(prepared.plan)
+
+
+def preview_node(prepared: PreparedFlow, node: str, rows: int, sample: int) -> dict[str, Any]:
+    """The columns and some rows of a node, in and out, as its flow makes them of the first records of its sources. Raises InputError if the
+    flow has no such node."""
+    from scribengin.local.preview import Previews
+    from scribengin.local.preview_contract import PreviewSettings
+
+    settings = PreviewSettings(rows, sample, node, state=prepared.root, memory=_PREVIEW_MEMORY, base=prepared.plan.flow.folder)
+    with Previews(prepared.path, settings) as previews:
+        preview = previews.preview_now()
+    [found] = preview.nodes
+    return {
+        "flow": prepared.name,
+        "node": found.as_json(),
+        "problems": [
+            {
+                "severity": each.severity,
+                "code": each.code,
+                "line": each.place.line,
+                "column": each.place.column,
+                "message": each.message,
+                "remedy": each.remedy,
+            }
+            for each in preview.problems
+        ],
+    }
 
 
 def dead_letter_counts(prepared: PreparedFlow, **said: Any) -> dict[str, Any]:

@@ -80,6 +80,7 @@ _QUERIES = (
     RegisteredQuery("batch", Role.VIEWER, "scribengin.local.batches:describe_batch"),
     RegisteredQuery("backlogs", Role.VIEWER, "scribengin.api.state_handlers:backlogs"),
     RegisteredQuery("graph", Role.VIEWER, "scribengin.api.state_handlers:graph", StateNeed.NO),
+    RegisteredQuery("preview", Role.OPERATOR, "scribengin.api.state_handlers:preview_node"),
     RegisteredQuery("graph-counts", Role.VIEWER, "scribengin.local.edge_counts:edge_counts"),
     RegisteredQuery("dead", Role.VIEWER, "scribengin.api.state_handlers:dead_letters"),
     RegisteredQuery("dead-counts", Role.VIEWER, "scribengin.api.state_handlers:dead_letter_counts"),

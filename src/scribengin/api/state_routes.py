@@ -25,6 +25,7 @@ from scribengin.client.state_models import (
     LetterRepaired,
     LettersPurged,
     LettersReplayed,
+    NodeSample,
     PurgeLetters,
     PurgeUndone,
     RepairLetter,
@@ -43,6 +44,8 @@ from scribengin.watching.flow_figures import with_live
 _LONGEST = 8192
 MOST_BATCHES = 1000
 """in one answer: so many of each query always keep their counts"""
+MOST_ROWS = 1000
+"""of a preview"""
 Text = Annotated[str, Query(max_length=_LONGEST)]
 
 
@@ -101,6 +104,19 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
     def graph_counts(flow: str, asked: Annotated[ApiRequest, may(role_of("graph-counts"))]) -> Response:
         """The number of rows that passed along each arrow of the graph in the last run, and their outcome at each node, from the ledger."""
         return from_state(asked, "graph-counts", flow, {}, GraphCounts)
+
+    @routes.get("/nodes/{node}/preview", response_model=NodeSample)
+    def preview(
+        flow: str,
+        node: Annotated[str, Path(max_length=_LONGEST)],
+        asked: Annotated[ApiRequest, may(role_of("preview"))],
+        rows: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 20,
+        sample: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 20,
+    ) -> Response:
+        """The columns and some rows of a node, in and out, as the flow makes them of the first `sample` records of its sources. Nothing is
+        written or acknowledged, as with `scribengin preview`. It runs the flow's functions, and Spark if a step needs it: this takes some
+        seconds."""
+        return from_state(asked, "preview", flow, {"node": node, "rows": rows, "sample": sample}, NodeSample)
 
     @routes.get("/graph", response_model=FlowGraph)
     def flow_graph(flow: str, asked: Annotated[ApiRequest, may(role_of("graph"))]) -> Response:

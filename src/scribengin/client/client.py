@@ -74,6 +74,7 @@ from scribengin.client.state_models import (
     LetterPage,
     LetterRepaired,
     LettersPurged,
+    NodeSample,
     PurgeLetters,
     PurgeUndone,
     RepairLetter,
@@ -190,6 +191,12 @@ class AnswerClient(Transport):
     def batch(self, name: str, batch: int, query: str = "") -> BatchView:
         """One decided Batch of a query of a flow. Raises Refused: `query-unknown`, `query-needed`, `batch-unknown` too."""
         return self._get(f"/v1/flows/{part(name)}/batches/{batch}?{_query_string(query=query)}", BatchView)
+
+    def preview(self, name: str, node: str, *, rows: int = 20, sample: int = 20) -> NodeSample:
+        """The columns and some rows of a node of a flow, from the first records of its sources. Raises InputError if it has no such
+        node."""
+        asked = _query_string(rows=str(rows), sample=str(sample))
+        return self._get(f"/v1/flows/{part(name)}/nodes/{part(node)}/preview?{asked}", NodeSample)
 
     def graph(self, name: str) -> FlowGraph:
         """The nodes, arrows, tiers and channels of a flow, with their live figures."""

@@ -403,3 +403,13 @@ class BatchView:
     nodes: tuple[Mapping[str, Any], ...]
     receipts: tuple[Mapping[str, Any], ...]
     dead_segments: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSample:
+    """What a node of a flow makes of a sample: `node` is as in `preview --json`. `problems` have `severity`, `code`, `line`, `column`,
+    `message` and `remedy`."""
+
+    flow: str
+    node: Mapping[str, Any]
+    problems: tuple[Mapping[str, Any], ...]

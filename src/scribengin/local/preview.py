@@ -320,7 +320,7 @@ class Previews:
         """
         assert self._folder is not None, "inside its context"
         forget(self._path.resolve().parent)
-        flow, problems = validate_file(self._path, os.environ, execute=True)
+        flow, problems = validate_file(self._path, os.environ, execute=True, base=self._settings.base)
         if flow is None or any(problem.severity == "error" for problem in problems):
             raise InputError(problems)
         flow = with_learned(flow, state_root(self._path, self._settings.state))

@@ -35,6 +35,8 @@ class PreviewSettings:
     """the state folder, from which only the columns are read that sources with `evolve: add` have learned"""
     memory: str = ""
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    base: Path | None = None
+    """the folder that the paths of its data are relative to; None: the file's folder"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,13 @@ class NodePreview:
 
     def as_json(self) -> dict[str, Any]:
         """The node as JSON, in the form that docs/json.md shows."""
-        columns = [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in self.columns.fields] if self.columns else None
         return {
             "node": self.node,
             "kind": self.kind,
             "about": self.about,
             "inputs": list(self.inputs),
-            "columns": columns,
+            "columns": _columns(self.columns),
+            "columns_in": _columns(self.columns_in),
             "in": self.rows_in,
             "out": dict(self.out),
             "dropped": self.dropped,
@@ -128,6 +130,10 @@ class Preview:
     def as_json(self) -> dict[str, Any]:
         """The preview as JSON, in the form that docs/json.md shows."""
         return {"flow": self.flow, "nodes": [node.as_json() for node in self.nodes]}
+
+
+def _columns(schema: Schema | None) -> list[dict[str, Any]] | None:
+    return [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in schema.fields] if schema else None
 
 
 def plain(value: Any) -> Any:

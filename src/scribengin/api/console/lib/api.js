@@ -25,7 +25,7 @@ export const address = (path) => new URL(`v1/${path}`, document.baseURI.split("#
 /** A path from names: path`flows/${flow}/tasks`. */
 export const path = (parts, ...names) => parts.reduce((made, part, nth) => made + encodeURIComponent(names[nth - 1]) + part);
 
-/** The answer to a GET. Throws Problem. */
+/** The answer to a GET. `exact`: whole numbers above 2^53 are texts with all their digits. Throws Problem. */
 export const get = (where, options = {}) => asked("GET", where, undefined, options);
 
 /** The answer to a write. `key`: repeated with the same key, it is executed once. Throws Problem. */
@@ -37,7 +37,10 @@ export function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-async function asked(method, where, body, {headers = {}, signal} = {}) {
+/** Whole numbers that a JavaScript number cannot hold stay as they are written. */
+const exactly = (_, value, given) => typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(given?.source ?? "") ? given.source : value;
+
+async function asked(method, where, body, {headers = {}, signal, exact} = {}) {
   const sent = {Accept: "application/json", ...headers, ...(revision ? {[REVISION]: String(revision)} : {})};
   if (body !== undefined && !(body instanceof Blob)) sent["Content-Type"] = "application/json";
   let answer;
@@ -51,7 +54,7 @@ async function asked(method, where, body, {headers = {}, signal} = {}) {
     throw new Problem({code: "unreachable", message: "the master does not answer", remedy: "the page tries again by itself"});
   }
   revision = Math.max(revision, Number(answer.headers.get(REVISION)) || 0);
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  if (answer.ok) return answer.status === 204 ? null : exact ? JSON.parse(await answer.text(), exactly) : answer.json();
   const said = await answer.json().catch(() => ({}));
   const problem = new Problem({
     code: said.code || "http", message: said.detail || said.title || `the master answered ${answer.status}`, remedy: said.remedy,

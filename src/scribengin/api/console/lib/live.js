@@ -29,10 +29,10 @@ const answered = () => { if (lost.value !== null) lost.set(null); };
 const failed = (error) => { if ((!error.status || error.status >= 502) && lost.value === null) lost.set(Date.now()); };
 
 /**
- * The answer to a GET, asked for again every `every` seconds while the page is visible, when `stamp` changes, and after each failure.
+ * The answer to a GET, asked for again every `every` seconds while the page is visible, when `stamp` changes, and after each failure. `exact`: see `get`.
  * Returns {data, error, at, again}: after a failure `data` stays, and `at` says how old it is.
  */
-export function useAnswer(where, {every = 0, stamp = null} = {}) {
+export function useAnswer(where, {every = 0, stamp = null, exact = false} = {}) {
   const [state, setState] = useState({data: null, error: null, at: null, where: null});
   const again = useRef(() => {});
   useEffect(() => {
@@ -43,7 +43,7 @@ export function useAnswer(where, {every = 0, stamp = null} = {}) {
       clearTimeout(timer);
       if (document.hidden && every) return;
       try {
-        const data = await get(where, {signal: abort.signal});
+        const data = await get(where, {signal: abort.signal, exact});
         if (over) return;
         tries = 0;
         answered();

@@ -5,6 +5,7 @@ import {bytes, count, duration, rate} from "../lib/format.js";
 import {FlowFrame, link, queriesOf} from "../lib/flow.js";
 import {corner, cut, Drawing, layOut, newGraph} from "../lib/graph.js";
 import {useAnswer} from "../lib/live.js";
+import {Sample} from "../lib/node_sample.js";
 import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
 
 const WIDE = 190, HIGH = 62, GATE = 46;
@@ -98,6 +99,7 @@ function Panel({flow, graph, node, view, metrics}) {
       ["runs in", shown.stage], ["keeps state between Batches", shown.stateful && "yes"], ["rows by this process", shown.live && count(shown.live.rows)], ["rate", shown.live && rate(shown.live.rows_per_s)],
       ["rows that wait", shown.live?.lag_rows && count(shown.live.lag_rows)], ["bytes that wait", shown.live?.lag_bytes && bytes(shown.live.lag_bytes)], ["oldest that waits", shown.live?.lag_seconds && duration(shown.live.lag_seconds)]]}/>
     <${Configuration} flow=${flow} version=${graph.version} node=${node}/>
+    <${Sample} key=${`${graph.version} ${node}`} flow=${flow} node=${node}/>
     ${queries.length > 0 && html`<${Table} caption="queries" rows=${queries} keyOf=${(query) => query.tier + query.query} columns=${[
       {name: "query", of: (query) => query.query}, {name: "state", of: (query) => html`<${State} state=${query.state} look=${query.state === "waiting" ? "quiet" : undefined}/>`}, {name: "Batches", kind: "number", of: (query) => count(query.batches)},
       {name: "rows in", kind: "number", of: (query) => count(query.rows.in)}, {name: "out", kind: "number", of: (query) => count(query.rows.out)}, {name: "filtered", kind: "number", of: (query) => count(query.rows.filtered)},
