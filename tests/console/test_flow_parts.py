@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -76,6 +77,7 @@ name: counted
 sources: {ticks: {type: sequence, rows: 40, max_rows: 10, watermark: ts 1m}}
 steps: {each: {from: ticks, aggregate: {window: {time: ts, size: 1m}, columns: {n: count(*)}}}}
 sinks: {kept: {from: each, type: files, path: out, format: json}}
+tiers: {near: {steps: [each], resources: {spark: {spark.ui.enabled: "true"}}}}
 """,
 }
 
@@ -142,12 +144,12 @@ def test_a_batch_shows_its_phases_its_state_and_its_watermark(plane: DevPlane, s
     with plane.client() as client:
         look_until(lambda: len(client.batches("counted").batches) > 2, "three Batches of counted", LIMIT_S, 1)
     row = next(each for each in plane.command("batch", "list", "counted")["batches"] if each["phases_s"] and each["watermark"])
-    page = shown(f"/flows/counted/batches?batch=main:kept:{row['batch']}")
+    page = shown(f"/flows/counted/batches?batch=near:kept:{row['batch']}")
     panel = page.get_by_role("region", name=f"Batch {row['batch']}", exact=True)
     expect(panel).to_contain_text(f"process {row['phases_s']['process']:.3f} s")
     expect(panel).to_contain_text(re.compile(rf"state after it\s*{row['state_rows']} rows"))
     expect(panel).to_contain_text(re.compile(rf"watermark\s*{row['watermark'][:19]}"))
-    bars = page.get_by_role("group", name="Batches of main, kept")
+    bars = page.get_by_role("group", name="Batches of near, kept")
     expect(bars.locator("a[aria-current] .p1")).to_have_css("height", re.compile(r"^[1-9]"))
     expect(page.get_by_role("img", name=re.compile("^rows in the state after each Batch"))).to_be_visible()
 
@@ -178,8 +180,12 @@ def test_a_failing_step_says_in_its_sample_what_fails(shown: Callable[[str], Pag
     expect(rows).to_contain_text(re.compile(r"ZeroDivisionError.*sums\.py:6", re.DOTALL))
 
 
-def test_a_step_that_spark_runs_has_a_sample(shown: Callable[[str], Page]) -> None:
+def test_a_step_that_spark_runs_has_a_sample_and_sparks_page(shown: Callable[[str], Page]) -> None:
     page = shown("/flows/counted/node/each")
+    address = page.get_by_role("link", name="Spark's page of tier near").get_attribute("href")
+    assert address is not None
+    with urlopen(address, timeout=LIMIT_S) as answer:
+        assert (urlsplit(address).hostname, answer.status) == ("127.0.0.1", 200)
     page.get_by_role("button", name="take a sample").click()
     expect(page.get_by_role("region", name="rows from ticks", exact=True).get_by_role("row")).to_have_count(21)
     expect(page.get_by_role("region", name="sample rows", exact=True)).to_contain_text("window_start")

@@ -248,6 +248,8 @@ class RunView:
     """differences between the data and the schemas: rows as `status` shows them, kept while queries are shown"""
     accepted: tuple[Mapping[str, object], ...] = ()
     """accepted columns of its sinks, in the same form"""
+    spark_page: str = ""
+    """the address of Spark's page; empty if the session has none"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def run_checked(
     for flow, code, held, takes in zip(flows, codes, leases, accepting, strict=True):
         run = runs[flow.name] = open_run(stack, spark, flow, code, held, settings, partial(_fed, runs, met, flow.name))
         takes.keep(run.tell)
-    return _drive(list(runs.values()), settings, watch, begun_s)
+    return _drive(list(runs.values()), settings, watch, begun_s, spark.sparkContext.uiWebUrl or "")
 
 
 def _fed(runs: Mapping[str, FlowRun], met: Sequence[Meeting], reading: str, sources: Collection[str]) -> bool:
@@ -123,7 +123,7 @@ def open_run(
     return FlowRun(flow, settings, queries, logs, fed)
 
 
-def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunView], None], begun: float) -> RunResult:
+def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunView], None], begun: float, spark_page: str) -> RunResult:
     """Start the queries, make views until the last one has ended, and return the result."""
     flows = [run.prepared for run in runs]
 
@@ -134,7 +134,7 @@ def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunV
         notices = tuple(note for run in runs for note in run.notices())
         noticed = tuple(row for run in runs for row in run.noticed())
         accepted = tuple(row for run in runs for row in run.accepted())
-        watch(RunView(_name(flows), phase, time.monotonic() - begun, views, notices, gates, noticed, accepted))  # type: ignore[arg-type]
+        watch(RunView(_name(flows), phase, time.monotonic() - begun, views, notices, gates, noticed, accepted, spark_page))  # type: ignore[arg-type]
 
     for run in runs:
         run.start()

@@ -148,6 +148,10 @@ class SparkStart:
             # on a cluster the operator configures the driver's address; by default Spark chooses it
             del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
         settings |= dict(conf)
+        if settings["spark.ui.enabled"].lower() == "true":
+            settings.setdefault("spark.ui.port", "0")  # a free one: several sessions may run here
+            if self._master.startswith("local"):
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark's page has no login, and would listen on all addresses
         if memory:
             settings["spark.driver.memory"] = memory
         log = folder / "log4j2.properties"

@@ -151,6 +151,7 @@ def _tier(name: str, seen: TierSnapshot, now: float) -> dict[str, Any]:
         "worker": progress.worker,
         "version": progress.version,
         "phase": progress.phase,
+        "spark_page": progress.spark_page or None,
         "heard_s": round(now - seen.heard, 3),
         "silent": now - seen.heard > STALE_S,
         "totals": {key: int(value) for key, value in seen.totals.items()},

@@ -52,6 +52,8 @@ class TierProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """the channels that the tier writes"""
     failures: tuple[Failure, ...] = ()
     """the last ten failures in this process"""
+    spark_page: str = ""
+    """see `RunView.spark_page`"""
     format: int = FORMAT
 
     @property
@@ -115,6 +117,7 @@ class ProgressBuilder:
             queries=tuple(_rested(query, age_s) for query in view.queries) if rests else view.queries,
             gates=tuple(_still(gate, age_s) if rests else gate for gate in view.gates if gate.feeding == self._who["tier"]),
             failures=tuple(self._failures),
+            spark_page="" if rests else view.spark_page,
         )
 
 

@@ -87,6 +87,13 @@ function Configuration({flow, version, node}) {
   return line ? html`<h3>${file.data.file}, line ${line}</h3><pre class="text">${section(file.data.text, line)}</pre>` : html`<${Fault} error=${file.error}/>`;
 }
 
+/** Spark's own page about a worker, if its session has one. It listens only on the machine of the worker. */
+function SparkPage({of, node}) {
+  if (!of?.queries.length) return null;
+  if (!/^https?:\/\//.test(of.spark_page ?? "")) return html`<p class="quiet">Spark's page is off; a tier turns it on with <code>resources: {spark: {spark.ui.enabled: "true"}}</code>.</p>`;
+  return html`<p><a href=${of.spark_page} target="_blank" rel="noreferrer">Spark's page of tier ${of.tier}</a> <span class="quiet">${of.spark_page}, on ${node || "the host of the worker"}</span></p>`;
+}
+
 function Panel({flow, graph, node, view, metrics}) {
   const shown = graph.nodes.find((each) => each.node === node);
   if (!shown) return html`<section aria-label="node"><h2>${node}</h2><p>The flow has no node of this name in version ${graph.version}.</p></section>`;
@@ -104,6 +111,7 @@ function Panel({flow, graph, node, view, metrics}) {
       {name: "query", of: (query) => query.query}, {name: "state", of: (query) => html`<${State} state=${query.state} look=${query.state === "waiting" ? "quiet" : undefined}/>`}, {name: "Batches", kind: "number", of: (query) => count(query.batches)},
       {name: "rows in", kind: "number", of: (query) => count(query.rows.in)}, {name: "out", kind: "number", of: (query) => count(query.rows.out)}, {name: "filtered", kind: "number", of: (query) => count(query.rows.filtered)},
       {name: "dead", kind: "number", of: (query) => html`<a href=${link(flow, `/dead`)}>${count(query.rows.dead)}</a>`}, {name: "message", of: (query) => query.message}]}/>`}
+    ${tiers.map((tier) => html`<${SparkPage} key=${tier.tier} of=${metrics?.tiers.find((each) => each.tier === tier.tier)} node=${tier.node}/>`)}
     ${tiers.map((tier) => html`<p key=${tier.tier}>tier ${tier.tier}: <${State} state=${tier.state}/> worker ${tier.worker ?? "–"} on ${tier.node ?? "–"}; <a href=${link(flow, "/workers")}>attempts</a>, <a href=${link(flow, "/logs")}>logs</a>${tier.cause && html`; ${tier.cause}`}</p>`)}
   </section>`;
 }
