@@ -89,6 +89,17 @@ def test_what_a_worker_tells_is_in_metrics_intake_and_the_scrape() -> None:
     assert asked.watch.delays()["tweets"].seconds == 402.0
 
 
+def test_the_trend_of_a_backlog_goes_back_to_before_anyone_looked() -> None:
+    asked = Asked()
+    for lag in (5, 9, 9, 3):
+        asked.tells(QueryView("kept", "running", lag_rows=lag, sources={"a": EndView(10, 3.0, lag)}))
+        asked.clock.advance(seconds=20)
+    found = asked("GET", "/v1/metrics/trends").json()
+    assert (found["step_s"], len(found["flows"]["tweets"])) == (10, 60)
+    assert found["flows"]["tweets"][-9:] == [5.0, None, 9.0, None, 9.0, None, 3.0, None, None]
+    assert not any(found["flows"]["tweets"][:-9])
+
+
 def test_attempts_say_what_failed_and_why_they_ended() -> None:
     asked = Asked()
     asked.tells(QueryView("kept", "recovering", restarts=1, batches=4, message="steps.py:12: KeyError: 'id'"))

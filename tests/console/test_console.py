@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import expect
 
 from scribengin.api.serving import Listen
 from scribengin.cli.commands.top import _figures
+from scribengin.cli.main import scribengin
 from scribengin.core.time_text import shown_moment
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import EndView, QueryView
+from scribengin.watching.flow_figures import going_text
+from tests.api.conftest import says as says
 from tests.console.scene import Scene
 
 if TYPE_CHECKING:
@@ -71,6 +76,53 @@ def test_top_and_the_fleet_say_the_same(scene: Scene, page: Page) -> None:
     line = page.locator(".fleet-row").nth(1)
     for text in (row["why"], waits, f"{rate_in} in", f"{rate_out} out"):
         expect(line).to_contain_text(text)
+
+
+def test_status_the_graph_and_the_page_of_a_flow_say_the_same(scene: Scene, page: Page, says: Callable[..., dict[str, Any]]) -> None:
+    name = scene.numbers("running", "the lag grows", "scale it")
+    assert scene.master.plane.watch is not None
+    at = scene.master.plane.watch.board.now()
+    scene.master.plane.watch.board.now = lambda: at
+    scene.reports(
+        name,
+        replace(BEHIND, slowest=("odd", 0.81), sources={"numbers": BEHIND.sources["orders"]}),
+    )
+    status, [row] = says("status", name)["result"], [each for each in scene.bench.client().overview() if each["flow"] == name]
+    assert status["now"] == row["now"], "top has the figures of status"
+    [source] = [node for node in says("graph", name, "--steps")["result"]["nodes"] if node["node"] == "numbers"]
+    assert source["live"]["rows_per_s"] == status["now"]["rows_in_per_s"]
+    assert source["live"]["lag_rows"] == status["now"]["lag_rows"]
+    going = going_text("running", status["now"])
+    assert going in CliRunner().invoke(scribengin, ["status", name]).output
+    shown = says("batch", "list", name)["result"]
+
+    page.goto(f"{scene.url}/#/flows/{name}/node/numbers")
+    expect(page.locator(".now")).to_have_text(going)
+    expect(page.locator("main")).to_contain_text("the lag grows")
+    expect(page.locator("main")).to_contain_text("scale it")
+    box = page.locator("a.node", has_text="numbers").first
+    expect(box).to_contain_text("412 rows/s")
+    panel = page.get_by_role("region", name="node numbers")
+    expect(panel).to_contain_text(re.compile(rf"rows that wait\s*{source['live']['lag_rows']:,}"))
+    expect(panel).to_contain_text(re.compile(rf"oldest that waits\s*{show_duration(source['live']['lag_seconds'])}"))
+    page.goto(f"{scene.url}/#/flows/{name}/batches")
+    expect(page.get_by_text("No Batch is decided yet.")).to_be_visible()
+    assert shown["batches"] == []
+
+
+def test_the_trend_of_the_lag_is_known_from_before_the_page_was_opened(scene: Scene, page: Page) -> None:
+    scene.flow("behind")
+    assert scene.master.plane.watch is not None
+    board = scene.master.plane.watch.board
+    clock = board.now
+    for minutes, rows in ((8, 10), (4, 500), (0, 12_345)):
+        board.now = lambda minutes=minutes: clock() - 60 * minutes
+        scene.reports("behind", replace(BEHIND, lag_rows=rows))
+    board.now = clock
+    page.goto(scene.url)
+    trend = page.get_by_role("img", name="the lag grows")
+    expect(trend).to_be_visible()
+    expect(trend.locator("path")).to_have_attribute("d", re.compile(r"^M\d+ 20\.0L\d+ 19\.2L\d+ 1\.0"))
 
 
 def test_numbers_are_written_as_the_commands_write_them(scene: Scene, page: Page) -> None:

@@ -15,6 +15,7 @@ from scribengin.core.errors import Refused, Unreachable
 from scribengin.watching.progress import MOST_BYTES, PACE
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_TREND_SAMPLES = 60
 
 
 def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[Any] = ()) -> APIRouter:
@@ -89,6 +90,10 @@ def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[An
     @routes.get("/v1/metrics", dependencies=viewer, summary="Metrics of all flows now")
     def overview(request: Request) -> Response:
         return elsewhere(request) or _json(watch.overview())
+
+    @routes.get("/v1/metrics/trends", dependencies=viewer, summary="The backlog of all flows over the last ten minutes")
+    def trends(request: Request) -> Response:
+        return elsewhere(request) or _json(watch.trends(_TREND_SAMPLES))
 
     @routes.get("/metrics", dependencies=viewer, summary="For Prometheus", response_class=Response)
     def exposition() -> Response:

@@ -25,9 +25,10 @@ from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import LEASE
 from scribengin.watching.backlogs import OLD_S, backlog_of, is_known
 from scribengin.watching.exposition import RegistryFlow, expose
-from scribengin.watching.flow_figures import figures_of, flow_as_json, why_text
+from scribengin.watching.flow_figures import figures_of, flow_as_json, going_text, why_text
 from scribengin.watching.producer_signal import intake_of
 from scribengin.watching.progress import decode
+from scribengin.watching.series import TREND_STEP_S, trend_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -230,7 +231,9 @@ class WorkerWatch:
             series = {name: _samples(tier.series.read(begin, now, min(step_s, 86400))) for name, tier in tiers.items()}
         ends = {name: end for name, tier in seen.tiers.items() if (end := _last_end(tier)) is not None}
         told = flow_as_json(flow, tiers, now)
-        return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
+        name = None if state is None else state.state
+        going = going_text(name or "created", told["now"])
+        return {"at": now, "state": name, **told, "going": going, "last_ends": ends, "series": series}
 
     def last_report(self, flow: str) -> dict[str, Any] | None:
         """The last reports of workers on a flow's tiers; None if there is none."""
@@ -273,6 +276,23 @@ class WorkerWatch:
             why = why_text(state["state"], state["reason"], figures, firing)
             rows.append({"flow": name, **state, "why": why, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
+
+    def trends(self, samples: int) -> dict[str, Any]:
+        """The backlog of each flow over its last samples, oldest first: of its rows if they are known, otherwise of its bytes; null for
+        times without reports. Flows without a backlog in all that time are left out."""
+        now = self.board.now()
+        found: dict[str, list[float | None]] = {}
+        for name in self._flows:
+            tiers = self.board.tiers(name)
+            figures = figures_of(name, tiers, now)
+            if figures is None:
+                continue
+            column = "lag_bytes" if figures.lag_rows is None else "lag_rows"
+            with self.board.reading:
+                lags = trend_of([tier.series for tier in tiers.values()], column, now, samples)
+            if any(lags):
+                found[name] = lags
+        return {"at": now, "step_s": TREND_STEP_S, "flows": found}
 
     def waits(self, flow: str) -> dict[str, Waits]:
         """Source → its backlog, as last reported by the flow's workers or measured since; unknown ones are left out."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.core.units import show_duration
+from scribengin.core.units import show_bytes, show_duration
 from scribengin.watching.producer_signal import BEHIND
 from scribengin.watching.telemetry import STALE_S, gates_of
 from scribengin.watching.wording import bottleneck_text
@@ -125,6 +125,38 @@ def why_text(state: str, reason: str, figures: FlowFigures | None, alerts: Seque
     # the bottleneck now is usually the same as when the flow fell behind, so it is not written twice
     behind = reason.startswith(BEHIND) and figures.bottleneck
     return "; ".join(filter(None, [firing, BEHIND.rstrip(": ") if behind else reason, figures.bottleneck, silent]))
+
+
+_AT_REST = ("created", "failed", "paused", "stopped")
+"""states in which nothing is read, so that there are no rates"""
+
+
+def going_text(state: str, now: Mapping[str, Any] | None) -> str:
+    """How a flow proceeds, for `status` and the console: its rates, its backlog and its bottleneck.
+
+    Args:
+        state: its state.
+        now: its figures as JSON; None if they are not known.
+
+    Returns:
+        A line such as `in 412 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 4s; caught up in 12s; enrich takes 81% of the Batch …`;
+        empty if nothing is read in this state, or nothing is known.
+    """
+    if now is None or state in _AT_REST:
+        return ""
+    waits = "nothing waits" if not now["lag_rows"] and not now["lag_bytes"] else ""
+    if now["lag_rows"]:
+        waits = f"{now['lag_rows']:,} rows wait"
+    elif now["lag_bytes"]:
+        waits = f"{show_bytes(now['lag_bytes'])} wait"
+    if now["delay_s"] and waits != "nothing waits":
+        waits += f", the oldest {show_duration(now['delay_s'])}"
+    soon = "never caught up at this rate" if now["falls_behind"] else ""
+    if now["catch_up_s"]:
+        soon = f"caught up in {show_duration(now['catch_up_s'])}"
+    silent = f"no report from {' and '.join(now['silent'])} for {show_duration(now['heard_s'])}" if now["silent"] else ""
+    rates = f"in {now['rows_in_per_s']:,.0f} rows/s, out {now['rows_out_per_s']:,.0f} rows/s"
+    return "; ".join(filter(None, [rates, waits, soon, now["bottleneck"], silent]))
 
 
 def queries_of(tiers: Mapping[str, TierSnapshot], tier: str) -> list[QueryView]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 STEPS_S = (1, 10, 600)
+TREND_STEP_S = 10
 _SPANS_S = (600, 6 * 3600, 14 * 86400)
 _SPREAD, _SUMS = 3, 5
 """the number of columns that are distributed over time, and of those that are summed within a sample; of the others a sample keeps the
@@ -84,6 +85,12 @@ class _Ring:
         self._values[newest, _SPREAD:_SUMS] += moved[_SPREAD:_SUMS]
         self._values[newest, _SUMS:] = np.fmax(self._values[newest, _SUMS:], moved[_SUMS:])
 
+    def newest(self, column: int, until: float, count: int) -> np.ndarray:
+        """A column of the last `count` samples, up to the one that starts at `until` or before; nan for times without reports."""
+        slots = np.arange(int(until // self.step_s) - count + 1, int(until // self.step_s) + 1)
+        here = slots % self._size
+        return np.where(self._slots[here] == slots, self._values[here, column], np.float32(nan))
+
     def between(self, since: float, until: float) -> Iterator[tuple[float, np.ndarray]]:
         """(start, values) of the samples that start between the two times, in order."""
         first, last = int(since // self.step_s), int(until // self.step_s)
@@ -122,11 +129,23 @@ class Series:
         ring = next((ring for ring in fine if until - since <= ring.span_s), fine[-1])
         return [_sample(at, ring.step_s, values) for at, values in ring.between(max(since, until - ring.span_s), until)]
 
+    def trend(self, column: str, until: float, count: int) -> np.ndarray:
+        """As `trend_of`, for this tier alone; nan for times without reports."""
+        ring = next(ring for ring in self._rings if ring.step_s == TREND_STEP_S)
+        return ring.newest(_COLUMNS.index(column), until, count)
+
     def total(self, column: str, since: float, until: float) -> float:
         """The sum of a column (`rows_in`, `rows_out`, `dead`, `batches` or `restarts`) between two times, in seconds since the epoch."""
         ring = next((ring for ring in self._rings if until - since <= ring.span_s), self._rings[-1])
         index = _COLUMNS.index(column)
         return float(sum(values[index] for _, values in ring.between(since, until)))
+
+
+def trend_of(tiers: Sequence[Series], column: str, until: float, count: int) -> list[float | None]:
+    """The last `count` samples of TREND_STEP_S seconds of a backlog, summed over tiers, oldest first; None for times without reports."""
+    lags = np.array([tier.trend(column, until, count) for tier in tiers])
+    known = ~np.isnan(lags).all(axis=0)
+    return [float(lag) if there else None for lag, there in zip(np.nansum(lags, axis=0), known, strict=True)]
 
 
 def _sample(at: float, step_s: int, values: np.ndarray) -> MetricSample:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from scribengin.client.client import Client
 
 
-_AT_REST = ("created", "failed", "paused", "stopped")
-"""states in which nothing is read, so that no rates are shown"""
 _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stopped": "ending"}
 
 
@@ -85,6 +83,7 @@ def read_named(plane: Client | RegistryView, flow: str) -> dict[str, Any]:
 def show_named(found: dict[str, Any]) -> None:
     """Print the status of a submitted flow for people."""
     from scribengin.cli.tables import STATE_STYLES, print_table
+    from scribengin.watching.flow_figures import going_text
 
     wanted, now = found["wanted"], found["status"] or {"state": "created"}
     state = click.style(now["state"], fg=STATE_STYLES.get(now["state"]))
@@ -98,8 +97,8 @@ def show_named(found: dict[str, Any]) -> None:
         click.echo(f"  refused: {path} {said['why']}\n    {said['remedy']}")
     for each in found["set_aside"]:
         click.echo(f"  set aside: {each['path']} {each['why']}; it is kept in {each['kept']}")
-    if found["now"] is not None and now["state"] not in _AT_REST:
-        click.echo(f"  now: {_going(found['now'])}")
+    if going := going_text(now["state"], found["now"]):
+        click.echo(f"  now: {going}")
         for line in found["now"]["orders"]:
             click.echo(f"  {line}")
     click.echo(f"wanted {wanted['state']}, version {wanted['version']}, by {wanted['by']} at {shown_moment(wanted['at'])}")
@@ -205,23 +204,6 @@ def _show_workflow(part: dict[str, Any]) -> None:
         since = f" since {shown_moment(each['since'])}" if each["since"] else ""
         why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
         click.echo(f"  {each['flow']}, which {each['relation']}, is {each['state']}{since}{why}{then}")
-
-
-def _going(now: dict[str, Any]) -> str:
-    """A line such as `in 412 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 4s; caught up in 12s; enrich takes 81% of the Batch …`."""
-    waits = "nothing waits" if not now["lag_rows"] and not now["lag_bytes"] else ""
-    if now["lag_rows"]:
-        waits = f"{now['lag_rows']:,} rows wait"
-    elif now["lag_bytes"]:
-        waits = f"{show_bytes(now['lag_bytes'])} wait"
-    if now["delay_s"] and waits != "nothing waits":
-        waits += f", the oldest {show_duration(now['delay_s'])}"
-    soon = "never caught up at this rate" if now["falls_behind"] else ""
-    if now["catch_up_s"]:
-        soon = f"caught up in {show_duration(now['catch_up_s'])}"
-    silent = f"no report from {' and '.join(now['silent'])} for {show_duration(now['heard_s'])}" if now["silent"] else ""
-    rates = f"in {now['rows_in_per_s']:,.0f} rows/s, out {now['rows_out_per_s']:,.0f} rows/s"
-    return "; ".join(filter(None, [rates, waits, soon, now["bottleneck"], silent]))
 
 
 def _show(found: dict[str, Any], dead_list: str) -> None:

@@ -1,14 +1,18 @@
 // All flows, worst first.
 import {ask} from "../lib/asked.js";
-import {html, useEffect, useMemo} from "../lib/html.js";
+import {html, useEffect, useMemo, useState} from "../lib/html.js";
 import {ago, bytes, count, duration, moment} from "../lib/format.js";
+import {get} from "../lib/api.js";
 import {figures, flows, useStore} from "../lib/live.js";
+import {session} from "../lib/session.js";
 import {State} from "../lib/ui.js";
 import {Window} from "../lib/window.js";
 
-const KEPT = 60;
+const KEPT = 60, STEP_S = 10;  // of a trend: the last ten minutes, as the master keeps them
 const RANKS = ["failed", "degraded", "recovering", "created", "starting", "running", "draining", "stopping", "paused", "stopped", "finished"];
+/** Flow → Map of the number of a sample, since 1970, to what waited then. */
 const trends = new Map();
+const slotOf = (seconds) => Math.floor(seconds / STEP_S);
 
 /** How bad a flow is: lower is worse. */
 function rank(row) {
@@ -23,15 +27,32 @@ function rank(row) {
 function remember(row) {
   const lag = row.now ? row.now.lag_rows ?? row.now.lag_bytes : null;
   if (lag === null) return;
-  const before = trends.get(row.flow) || [];
-  trends.set(row.flow, [...before.slice(1 - KEPT), lag]);
+  note(row.flow, slotOf(Date.now() / 1000), lag);
 }
 
-function Trend({values}) {
-  if (!values || values.length < 2) return null;
-  const most = Math.max(...values, 1), width = KEPT - 1;
-  const points = values.map((each, nth) => `${nth + width + 1 - values.length} ${(20 - (each / most) * 19).toFixed(1)}`);
-  const way = values.at(-1) > values[0] ? "grows" : values.at(-1) < values[0] ? "shrinks" : "stays";
+function note(flow, slot, lag) {
+  if (!trends.has(flow)) trends.set(flow, new Map());
+  const kept = trends.get(flow);
+  kept.set(slot, lag);
+  if (kept.size > 2 * KEPT) [...kept.keys()].filter((each) => each <= slot - KEPT).forEach((each) => kept.delete(each));
+}
+
+/** What the master knows from before this page was opened. Its clock may differ from this one's. */
+async function recall() {
+  if (Object.keys(session.value?.labels ?? {}).length) return;  // figures of all flows are not for this user
+  const {at, flows: lags} = await get("metrics/trends").catch(() => ({flows: {}}));
+  const apart = Date.now() / 1000 - at;
+  for (const [flow, values] of Object.entries(lags)) {
+    values.forEach((lag, nth) => { if (lag !== null && nth < values.length - 1) note(flow, slotOf(at + apart) - values.length + 1 + nth, lag); });
+  }
+}
+
+function Trend({kept}) {
+  const last = slotOf(Date.now() / 1000), values = [...(kept ?? [])].filter(([slot]) => slot > last - KEPT).sort(([one], [other]) => one - other);
+  if (values.length < 2) return null;
+  const lags = values.map(([, lag]) => lag), most = Math.max(...lags, 1), width = KEPT - 1;
+  const points = values.map(([slot, lag]) => `${slot - last + width} ${(20 - (lag / most) * 19).toFixed(1)}`);
+  const way = lags.at(-1) > lags[0] ? "grows" : lags.at(-1) < lags[0] ? "shrinks" : "stays";
   return html`<svg class="trend" viewBox=${`0 0 ${width} 20`} preserveAspectRatio="none" role="img" aria-label=${`the lag ${way}`}><path d=${`M${points.join("L")}`}/></svg>`;
 }
 
@@ -46,7 +67,7 @@ const COLUMNS = [
   {name: "state", of: (row) => html`<${State} state=${row.state}/>${row.wanted !== row.state && html`<br/><span class="quiet">wanted ${row.wanted}</span>`}`},
   {name: "why, and what to do", kind: "why", wide: true, about: why, of: (row) => html`${row.why}${row.next && html` <span class="quiet">→ ${row.next}</span>`}`},
   {name: "waits", kind: "number", of: ({now}) => html`${waits(now)}${now?.delay_s ? html`<br/><span class="quiet">${duration(now.delay_s)} old</span>` : ""}`},
-  {name: "trend", wide: true, of: (row) => html`<${Trend} values=${trends.get(row.flow)}/>`},
+  {name: "trend", wide: true, of: (row) => html`<${Trend} kept=${trends.get(row.flow)}/>`},
   {name: "rows/s", kind: "number", wide: true, of: ({now}) => now ? html`${count(now.rows_in_per_s)} in<br/>${count(now.rows_out_per_s)} out` : "–"},
   {name: "dead", kind: "number", wide: true, of: ({now}) => now ? count(now.dead) : "–"},
   {name: "version", kind: "number", wide: true, about: (row) => `since ${moment(row.since)}`, of: (row) => html`v${row.version}<br/><span class="quiet">${row.since ? ago(row.since) : ""}</span>`},
@@ -70,6 +91,8 @@ export default function Fleet({query}) {
       return {...flow, now: more?.now ?? null, alerts: more?.alerts ?? [], why: more?.why ?? flow.reason};
     });
   }, [known, seen]);
+  const [, recalled] = useState(false);
+  useEffect(() => { recall().then(() => recalled(true)); }, []);
   useEffect(() => { (seen || new Map()).forEach(remember); }, [seen]);
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const shown = rows.filter((row) => (!state || row.state === state) && matches(row, words))

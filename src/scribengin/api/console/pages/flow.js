@@ -124,8 +124,7 @@ function Parts({flow, view, node}) {
   const slow = new Set(queriesOf(metrics.data).map((query) => query.slowest?.node).filter((each) => each && said.includes(`${each} takes `)));
   const dead = new Map();
   (counts.data?.groups || []).forEach((group) => dead.set(group.step, (dead.get(group.step) || 0) + group.count - group.replayed));
-  const now = metrics.data?.now;
-  return html`${now && html`<p class="now">in ${rate(now.rows_in_per_s)}, out ${rate(now.rows_out_per_s)}${now.delay_s ? `; the oldest that waits is ${duration(now.delay_s)} old` : ""}${now.bottleneck ? html`; <strong>${now.bottleneck}</strong>` : ""}</p>`}
+  return html`${metrics.data?.going && html`<p class="now">${metrics.data.going}</p>`}
     <${Answer} of=${graph}>${(shown) => html`<${Graph} graph=${shown} flow=${flow} slow=${slow} dead=${dead} chosen=${node}/>
       ${node && html`<${Panel} flow=${flow} graph=${shown} node=${node} view=${view} metrics=${metrics.data}/>`}`}</${Answer}>`;
 }
