@@ -3,7 +3,7 @@ import {html} from "./html.js";
 import {command, Until} from "./act.js";
 import {path} from "./api.js";
 import {Changes} from "./flow_changes.js";
-import {flows, useAnswer, useStore} from "./live.js";
+import {flows, useFlowAnswer, useStore} from "./live.js";
 import {Buttons, useAct} from "./opener.js";
 import {Fault, Moment, State, Tabs} from "./ui.js";
 
@@ -44,7 +44,7 @@ function acts(flow, row) {
 /** The frame. `now`: the name of the shown part. `children`: (view, again) => the part, where view is the answer of /v1/flows/FLOW. */
 export function FlowFrame({flow, now, children}) {
   const known = useStore(flows), row = known?.get(flow);
-  const view = useAnswer(path`flows/${flow}`, {every: 3});
+  const view = useFlowAnswer(flow, path`flows/${flow}`);
   const [open, dialog] = useAct(view.again);
   if (view.error?.status === 404) return html`<h1 dir="auto">${flow}</h1><${Fault} error=${view.error}/><p><a href="#/">Go to the fleet</a></p>`;
   const state = row ?? (view.data ? {state: view.data.status?.state ?? "created", wanted: view.data.wanted.state, since: view.data.status?.since, reason: view.data.status?.reason, next: view.data.status?.next, version: view.data.wanted.version} : null);

@@ -1,6 +1,6 @@
 // What changes by itself: answers that are asked for again, and the stream of changes of flows, which resumes where it was cut.
 import {address, get} from "./api.js";
-import {useEffect, useRef, useState} from "./html.js";
+import {useEffect, useMemo, useRef, useState} from "./html.js";
 
 /** A value that components follow. */
 export class Store {
@@ -34,14 +34,20 @@ const failed = (error) => { if ((!error.status || error.status >= 502) && lost.v
  */
 export function useAnswer(where, {every = 0, stamp = null, exact = false} = {}) {
   const [state, setState] = useState({data: null, error: null, at: null, where: null});
-  const again = useRef(() => {});
+  const again = useRef(() => {}), asked = useRef(stamp);
   useEffect(() => {
+    asked.current = stamp;
     if (where === null) return undefined;
-    let timer = 0, over = false, tries = 0;
+    let timer = 0, over = false, tries = 0, busy = false, due = false;
     const abort = new AbortController();
     async function ask() {
       clearTimeout(timer);
       if (document.hidden && every) return;
+      if (busy) {  // an answer that takes long is not cut off by the next question
+        due = true;
+        return;
+      }
+      busy = true;
       try {
         const data = await get(where, {signal: abort.signal, exact});
         if (over) return;
@@ -57,6 +63,11 @@ export function useAnswer(where, {every = 0, stamp = null, exact = false} = {}) 
         tries += 1;
         if (every || passing) timer = setTimeout(ask, Math.min(10, passing ? 2 ** Math.min(tries, 4) / 2 : Math.max(every, 2)) * 1000);
       }
+      busy = false;
+      if (due) {
+        due = false;
+        ask();
+      }
     }
     const shown = () => { if (!document.hidden) ask(); };
     again.current = ask;
@@ -64,11 +75,17 @@ export function useAnswer(where, {every = 0, stamp = null, exact = false} = {}) 
     ask();
     return () => {
       over = true;
+      again.current = () => {};
       abort.abort();
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", shown);
     };
-  }, [where, every, stamp]);
+  }, [where, every]);
+  useEffect(() => {
+    if (asked.current === stamp) return;
+    asked.current = stamp;
+    again.current();
+  }, [stamp]);
   const mine = state.where === where;
   return {data: mine ? state.data : null, error: mine ? state.error : null, at: mine ? state.at : null, again: () => again.current()};
 }
@@ -79,6 +96,7 @@ export const flows = new Store(null);
 /** Flow → its figures, as in /v1/metrics; null before they are known. */
 export const figures = new Store(null);
 
+const STEADY_S = 10;  // what the stream does not tell, such as the age of a report, is not older than this
 const SILENT_MS = 15_000;  // the master sends at least a beat every 5 s
 
 /** Follow the stream of events, until the returned function is called. A stream that ends, or says nothing, is opened again. */
@@ -149,6 +167,13 @@ function openStream(onEnd) {
     clearTimeout(watch);
     stream.close();
   };
+}
+
+/** The answer to a GET about a flow, asked for again when the stream says that the flow, or a figure of it, has changed. */
+export function useFlowAnswer(flow, where) {
+  const row = useStore(flows)?.get(flow), now = useStore(figures)?.get(flow);
+  const stamp = useMemo(() => ({}), [row, now]);
+  return useAnswer(where, {every: STEADY_S, stamp});
 }
 
 /** Seconds since a moment, counted on while it is shown. */

@@ -5,7 +5,7 @@ import {BatchBars, nameOf, Phases, took} from "../lib/batch_bars.js";
 import {Chart} from "../lib/chart.js";
 import {bytes, count, duration, moment, percent, rate} from "../lib/format.js";
 import {FlowFrame, link, queriesOf} from "../lib/flow.js";
-import {useAnswer} from "../lib/live.js";
+import {useAnswer, useFlowAnswer} from "../lib/live.js";
 import {Again, decided, useSeldom} from "../lib/planned.js";
 import {Answer, Facts, Moment, Table} from "../lib/ui.js";
 
@@ -106,7 +106,7 @@ function List({flow, rows, chosen, to}) {
 
 function Shown({flow, view, query}) {
   const chosen = query.get("batch"), tier = query.get("tier"), span = SPANS[query.get("span")] ? query.get("span") : "10 minutes";
-  const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=600`, {every: 2});
+  const metrics = useFlowAnswer(flow, `${path`flows/${flow}/metrics`}?step=600`);
   const batches = useAnswer(`${path`flows/${flow}/batches`}?limit=${MOST}`, {stamp: useSeldom(decided(metrics.data))});
   const here = (change) => link(flow, `/batches?${new URLSearchParams({span, ...(tier && {tier}), ...(chosen && {batch: chosen}), ...change})}`);
   const to = (row) => here({batch: nameOf(row)});

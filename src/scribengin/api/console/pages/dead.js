@@ -5,7 +5,7 @@ import {count} from "../lib/format.js";
 import {FlowFrame, link} from "../lib/flow.js";
 import {OneLetter, stateOf} from "../lib/letter.js";
 import {chosen, Purge, Replay, UndoPurge} from "../lib/letter_acts.js";
-import {useAnswer} from "../lib/live.js";
+import {useAnswer, useFlowAnswer} from "../lib/live.js";
 import {Again, decided, useSeldom} from "../lib/planned.js";
 import {visible} from "../lib/record_bytes.js";
 import {Answer, Moment, State, Table} from "../lib/ui.js";
@@ -51,7 +51,7 @@ function Letters({flow, query, metrics}) {
 }
 
 function Shown({flow, letter, query}) {
-  const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=600`, {every: 3}).data;
+  const metrics = useFlowAnswer(flow, `${path`flows/${flow}/metrics`}?step=600`).data;
   return letter ? html`<${OneLetter} flow=${flow} letterKey=${letter} metrics=${metrics}/>` : html`<${Letters} flow=${flow} query=${query} metrics=${metrics}/>`;
 }
 

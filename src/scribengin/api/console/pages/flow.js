@@ -4,7 +4,7 @@ import {path} from "../lib/api.js";
 import {bytes, count, duration, rate} from "../lib/format.js";
 import {FlowFrame, link, queriesOf} from "../lib/flow.js";
 import {corner, cut, Drawing, layOut, newGraph} from "../lib/graph.js";
-import {useAnswer} from "../lib/live.js";
+import {useAnswer, useFlowAnswer} from "../lib/live.js";
 import {Sample} from "../lib/node_sample.js";
 import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
 
@@ -117,8 +117,8 @@ function Panel({flow, graph, node, view, metrics}) {
 }
 
 function Parts({flow, view, node}) {
-  const graph = useAnswer(path`flows/${flow}/graph`, {every: 2});
-  const metrics = useAnswer(`${path`flows/${flow}/metrics`}?step=60`, {every: 2});
+  const graph = useFlowAnswer(flow, path`flows/${flow}/graph`);
+  const metrics = useFlowAnswer(flow, `${path`flows/${flow}/metrics`}?step=60`);
   const counts = useAnswer(metrics.data?.now?.dead ? path`flows/${flow}/dead-letters/counts` : null, {stamp: metrics.data?.now?.dead});
   const said = metrics.data?.now?.bottleneck || "";
   const slow = new Set(queriesOf(metrics.data).map((query) => query.slowest?.node).filter((each) => each && said.includes(`${each} takes `)));

@@ -3,7 +3,7 @@ import {html} from "../lib/html.js";
 import {path} from "../lib/api.js";
 import {count, duration} from "../lib/format.js";
 import {FlowFrame, link} from "../lib/flow.js";
-import {useAnswer} from "../lib/live.js";
+import {useFlowAnswer} from "../lib/live.js";
 import {visible} from "../lib/record_bytes.js";
 import {Answer, Facts, Moment, State} from "../lib/ui.js";
 
@@ -49,7 +49,7 @@ function tiersOf(view, attempts) {
 }
 
 function Shown({flow, view}) {
-  const attempts = useAnswer(path`flows/${flow}/attempts`, {every: 3});
+  const attempts = useFlowAnswer(flow, path`flows/${flow}/attempts`);
   return html`<${Answer} of=${attempts}>${(all) => tiersOf(view, all).map((tier) => html`<${Tier} key=${tier.tier} tier=${tier} attempts=${all.filter((each) => each.tier === tier.tier)} flow=${flow}/>`)}</${Answer}>`;
 }
 
