@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
 from scribengin.control.flow_records import version_of
+from scribengin.control.submission import submission_of
 from scribengin.core.errors import ScribenginError
-from scribengin.local.prepare import prepare_valid
+from scribengin.local.prepare import prepare, prepare_valid
 from scribengin.plan.flow_graph import graph_as_json
 from scribengin.plan.validate import validate_file
 from scribengin.spec.load import load_flow
+from scribengin.state.places import located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +41,35 @@ def version_text(given: PlanInput, version: int) -> dict[str, Any]:
         return {"file": spec.path, "text": text, "lines": {}}
     lines = {node: parsed.places.key((section, node)).line for section, node in _nodes(parsed.flow)}
     return {"file": spec.path, "text": _masked(text, parsed), "lines": lines}
+
+
+def flow_file(given: PlanInput, version: int) -> dict[str, Any]:
+    """The flow file of a version as it was submitted, and as it is now at the place where it came from, both without secrets; and the
+    resources that it gives its tiers. Raises Refused if the version or its package is missing."""
+    spec = version_of(given.registry, given.query.flow, version)
+    submitted, origin = given.packages.get(spec.package) / spec.path, Path(spec.base, Path(spec.path).name)
+    prepared = prepare(submitted, state=located(spec.state), base=Path(spec.base))
+    tiers = submission_of(prepared.plan, spec.package, spec.path, spec.base).tiers
+    return {
+        "path": str(origin),
+        "text": _shown(submitted, spec.base, given.query.flow) or "",
+        "now": _shown(origin, spec.base, given.query.flow),
+        "tiers": {
+            name: {"cores": tier.cores, "memory_bytes": tier.memory_bytes, "executors": tier.executors, "workers": tier.workers}
+            for name, tier in tiers.items()
+        },
+    }
+
+
+def _shown(path: Path, base: str, flow: str) -> str | None:
+    """The text of a flow file without secrets; None if it cannot be read, or is not a file of that flow, for only such a one is shown."""
+    types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
+    try:
+        text = path.read_text(encoding="utf-8")
+        parsed = load_flow(path, environment={}, execute=False, base=Path(base), **types)
+    except (OSError, UnicodeDecodeError, ScribenginError):
+        return None
+    return _masked(text, parsed) if parsed.flow is not None and parsed.flow.name == flow else None
 
 
 def check_text(_given: PlanInput, text: str) -> dict[str, Any]:

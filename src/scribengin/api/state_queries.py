@@ -96,6 +96,7 @@ _QUERIES = (
     RegisteredQuery("rollback", Role.EDITOR, "scribengin.api.state_handlers:rollback", StateNeed.OPTIONAL, plans=True),
     RegisteredQuery("topology", Role.EDITOR, "scribengin.api.state_handlers:topology", StateNeed.OPTIONAL, plans=True),
     RegisteredQuery("text", Role.VIEWER, "scribengin.api.flow_text_handlers:version_text", StateNeed.NO, plans=True),
+    RegisteredQuery("file", Role.VIEWER, "scribengin.api.flow_text_handlers:flow_file", StateNeed.NO, plans=True),
     RegisteredQuery("check-text", Role.EDITOR, "scribengin.api.flow_text_handlers:check_text", StateNeed.NO, plans=True),
     RegisteredQuery("pack", Role.EDITOR, "scribengin.api.state_handlers:pack_file", StateNeed.NO, plans=True),
 )

@@ -67,3 +67,30 @@ class PlannedText:
 
     submit: Submit
     plan: TopologyPlan
+
+
+@dataclass(frozen=True, slots=True)
+class FileDifference:
+    """A setting with which a flow runs otherwise than its flow file says. `undo`: the command that sets it as in the file; empty if none
+    does."""
+
+    what: str
+    file: str
+    runs: str
+    undo: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFile:
+    """The flow file that the desired version came from, and where what runs differs from it.
+
+    `path`: where it was when it was submitted. `text`: as it was submitted; `now`: as it is there now, null if this master's host has no
+    such file of this flow. Both are without secrets.
+    """
+
+    flow: str
+    version: int
+    path: str
+    text: str
+    now: str | None
+    differences: tuple[FileDifference, ...]
