@@ -1,6 +1,6 @@
 // What drawings of graphs share: where boxes are, the lines between them, texts that fit.
 import dagre from "../vendor/dagre.js";
-import {html, useMemo} from "./html.js";
+import {html, useLayoutEffect, useMemo, useRef, useState} from "./html.js";
 
 /** A graph to fill with `setNode(name, {width, height})` and `setEdge(from, to)`. */
 export const newGraph = (options = {}) =>
@@ -22,10 +22,42 @@ export const corner = (box) => `translate(${box.x - box.width / 2} ${box.y - box
 
 const curve = (points) => `M${points.map(({x, y}) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`;
 
-/** The drawing: `below` the lines, the lines, and above them `children`. Lines are drawn again only when places change. */
-export function Drawing({label, placed, below, children}) {
+const AROUND = 400;  // pixels around what is in sight, and the step in which that is followed
+
+/** What of a drawing is in sight: [a ref for `Drawing`, box => whether it is in sight or near it]. */
+export function useSight() {
+  const drawn = useRef(null), [sight, see] = useState({top: 0, left: 0, bottom: innerHeight, right: innerWidth});
+  useLayoutEffect(() => {
+    const look = () => {
+      const place = drawn.current.getBoundingClientRect(), step = (pixels) => Math.round(pixels / AROUND) * AROUND;
+      const now = {top: step(-place.top), left: step(-place.left), bottom: step(innerHeight - place.top), right: step(innerWidth - place.left)};
+      see((before) => Object.keys(now).every((side) => now[side] === before[side]) ? before : now);
+    };
+    look();
+    addEventListener("scroll", look, {capture: true, passive: true});
+    addEventListener("resize", look);
+    return () => {
+      removeEventListener("scroll", look, {capture: true});
+      removeEventListener("resize", look);
+    };
+  }, []);
+  const near = (box) => box.y + box.height > sight.top - AROUND && box.y - box.height < sight.bottom + AROUND && box.x + box.width > sight.left - AROUND && box.x - box.width < sight.right + AROUND;
+  return [drawn, near];
+}
+
+const REST_MS = 1000;
+
+/** The newest value for what is in sight; elsewhere a value that is about a second old, so that it costs little. `nth`: spreads the changes of many over that time. */
+export function useNear(value, near, nth) {
+  const kept = useRef({value, due: 0});
+  if (near || performance.now() >= kept.current.due) kept.current = {value, due: performance.now() + REST_MS + (nth * 7) % REST_MS};
+  return kept.current.value;
+}
+
+/** The drawing: `below` the lines, the lines, and above them `children`; `drawn`: see `useSight`. Lines are drawn again only when places change. */
+export function Drawing({label, placed, below, children, drawn}) {
   const lines = useMemo(() => placed.lines.map((line) => html`<path class="edge" d=${curve(line.points)} marker-end="url(#arrow)"/>`), [placed]);
-  return html`<div class="graph" role="group" aria-label=${label} tabindex="0"><svg width=${placed.width} height=${placed.height} viewBox=${`0 0 ${placed.width} ${placed.height}`}>
+  return html`<div class="graph" role="group" aria-label=${label} tabindex="0"><svg ref=${drawn} width=${placed.width} height=${placed.height} viewBox=${`0 0 ${placed.width} ${placed.height}`}>
     <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>
     ${below}${lines}${children}</svg></div>`;
 }
