@@ -41,3 +41,22 @@ export function PreviewedButton({act, label, main, tells, allows, onOpen, onDone
   return html`<button type="button" class=${act.name ? "danger" : main ? "main" : ""} onClick=${dialog.enter}>${label || act.title}</button>
     ${dialog.open && html`<${Box} act=${act} tells=${tells} allows=${allows} onClose=${dialog.leave} onDone=${dialog.done}/>`}`;
 }
+
+/** The dialog of an act with input, whose effect is shown when its user asks for it; only then it can be done. `act.body`: without `yes`; `children`: its fields; `button`: asks for the effect. */
+export function PreviewedAct({act, valid, button, children, onClose, onDone}) {
+  const [preview, set] = useState({of: null, answer: null, error: null, busy: false});
+  const of = JSON.stringify(act.body), shown = preview.of === of ? preview : {answer: null, error: null};
+  async function look(event) {
+    event.preventDefault();
+    set({of, answer: null, error: null, busy: true});
+    try {
+      const answer = await send(act.method, act.path, {...act.body, yes: false});
+      set({of, answer, error: null, busy: false});
+    } catch (error) {
+      set({of, answer: null, error, busy: false});
+    }
+  }
+  return html`<${Act} act=${{...act, body: {...act.body, yes: true}, disabled: shown.answer === null}} onClose=${onClose} onDone=${onDone}>
+    <form class="row" onSubmit=${look}>${children}<button disabled=${!valid || preview.busy}>${preview.busy ? "asking …" : button}</button></form>
+    <div aria-live="polite">${shown.answer && html`<ul>${shown.answer.says.map((each) => html`<li key=${each}>${each}</li>`)}</ul>`}<${Fault} error=${shown.error}/></div></${Act}>`;
+}
