@@ -63,6 +63,6 @@ function Limit({flow, onClose, onDone}) {
 }
 
 /** The buttons of these changes. `tiers`: the names of the flow's tiers. */
-export const Changes = ({flow, tiers, onDone}) => html`<${Opener} label="rewind" role="operator">${(close) => html`<${Rewind} flow=${flow} onClose=${close} onDone=${onDone}/>`}</${Opener}>
-  <${Opener} label="scale" role="operator">${(close) => html`<${Scale} flow=${flow} tiers=${tiers} onClose=${close} onDone=${onDone}/>`}</${Opener}>
-  <${Opener} label="limit" role="operator">${(close) => html`<${Limit} flow=${flow} onClose=${close} onDone=${onDone}/>`}</${Opener}>`;
+export const Changes = ({flow, tiers, onDone}) => html`<${Opener} label="rewind" role="operator" onDone=${onDone}>${(ends) => html`<${Rewind} flow=${flow} ...${ends}/>`}</${Opener}>
+  <${Opener} label="scale" role="operator" onDone=${onDone}>${(ends) => html`<${Scale} flow=${flow} tiers=${tiers} ...${ends}/>`}</${Opener}>
+  <${Opener} label="limit" role="operator" onDone=${onDone}>${(ends) => html`<${Limit} flow=${flow} ...${ends}/>`}</${Opener}>`;

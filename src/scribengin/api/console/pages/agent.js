@@ -80,6 +80,6 @@ export default function Agent({agent}) {
   return html`<p class="crumbs"><a href="#/agents">Agents</a> / </p>
     <div class="row"><h1 dir="auto">${agent}</h1>${summary && html`<${State} state=${summary.state}/>
       <span class="row acts"><${Buttons} acts=${acts(summary)} open=${open}/>
-      <${Opener} label="map a tier" role="operator">${(close) => html`<${MapTier} agent=${agent} onClose=${close} onDone=${answer.again}/>`}</${Opener}></span>`}</div>
+      <${Opener} label="map a tier" role="operator" onDone=${answer.again}>${(ends) => html`<${MapTier} agent=${agent} ...${ends}/>`}</${Opener}></span>`}</div>
     ${gone ? html`<${Fault} error=${answer.error}/>` : html`<${Answer} of=${answer}>${(view) => html`<${Parts} view=${view} open=${open}/>`}</${Answer}>`}${dialog}`;
 }

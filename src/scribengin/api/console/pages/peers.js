@@ -45,10 +45,10 @@ const Flows = ({flows}) => flows.length === 0 ? html`<span class="quiet">none is
 export default function Peers() {
   const answer = useAnswer("peers", {every: 4});
   const [open, dialog] = useAct(answer.again);
-  return html`<div class="row"><h1>Peers</h1><${Opener} label="set a peer" role="admin">${(close) => html`<${SetPeer} onClose=${close} onDone=${answer.again}/>`}</${Opener}></div>
+  return html`<div class="row"><h1>Peers</h1><${Opener} label="set a peer" role="admin" onDone=${answer.again}>${(ends) => html`<${SetPeer} ...${ends}/>`}</${Opener}></div>
     <${Answer} of=${answer} empty="There is no peer: no flow here is connected to a flow of another control plane.">${(rows) => html`<${Table} caption="peers" rows=${rows} keyOf=${(row) => row.peer} columns=${[
       {name: "peer", of: (row) => html`<strong>${row.peer}</strong>`}, {name: "state", of: (row) => html`<${Answers} row=${row}/>`}, {name: "masters", of: (row) => row.masters.join(", ")}, {name: "names of servers there", of: (row) => pairsText(row.aliases)},
       {name: "flows", of: (row) => html`<${Flows} flows=${row.flows}/>`},
-      {name: "acts", of: (row) => html`<span class="row"><${Opener} label="change" role="admin" aria-label=${`change ${row.peer}`}>${(close) => html`<${SetPeer} row=${row} onClose=${close} onDone=${answer.again}/>`}</${Opener}>
+      {name: "acts", of: (row) => html`<span class="row"><${Opener} label="change" role="admin" aria-label=${`change ${row.peer}`} onDone=${answer.again}>${(ends) => html`<${SetPeer} row=${row} ...${ends}/>`}</${Opener}>
         <${Buttons} acts=${[remove(row)]} open=${open} of=${row.peer}/></span>`}]}/>`}</${Answer}>${dialog}`;
 }

@@ -29,7 +29,7 @@ function Parts({flow}) {
       {name: "tier", of: (row) => row.tier}, {name: "query", of: (row) => row.query}, {name: "source", of: (row) => html`${row.source}${row.channel && html` <span class="badge">channel</span>`}`},
       {name: "position", kind: "number", of: (row) => count(row.position)}, {name: "logged", kind: "number", of: (row) => count(row.logged)}, {name: "last Batch", kind: "number", of: (row) => row.batch},
       {name: "last read", of: (row) => html`<span dir="auto">${row.last || "–"}</span>`},
-      {name: "acts", of: (row) => row.channel ? "" : html`<${Opener} label="set position" role="operator" aria-label=${`set position of ${row.source} in ${row.query}`}>${(close) => html`<${SetPosition} flow=${flow} row=${row} onClose=${close} onDone=${answer.again}/>`}</${Opener}>`}]}/>`}</${Answer}>`;
+      {name: "acts", of: (row) => row.channel ? "" : html`<${Opener} label="set position" role="operator" aria-label=${`set position of ${row.source} in ${row.query}`} onDone=${(acted) => { if (acted) answer.again(); }}>${(ends) => html`<${SetPosition} flow=${flow} row=${row} ...${ends}/>`}</${Opener}>`}]}/>`}</${Answer}>`;
 }
 
 export default function Positions({flow}) {

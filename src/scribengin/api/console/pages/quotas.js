@@ -46,11 +46,11 @@ const Flows = ({flows}) => flows.length === 0 ? html`<span class="quiet">no flow
 export default function Quotas() {
   const answer = useAnswer("quotas", {every: 4});
   const [open, dialog] = useAct(answer.again);
-  return html`<div class="row"><h1>Quotas</h1><${Opener} label="set a quota" role="admin">${(close) => html`<${SetQuota} onClose=${close} onDone=${answer.again}/>`}</${Opener}></div>
+  return html`<div class="row"><h1>Quotas</h1><${Opener} label="set a quota" role="admin" onDone=${answer.again}>${(ends) => html`<${SetQuota} ...${ends}/>`}</${Opener}></div>
     <${Answer} of=${answer} empty="There is no quota: flows use what their hosts have.">${(rows) => html`<${Table} caption="quotas" rows=${rows} keyOf=${(row) => row.quota} columns=${[
       {name: "label", of: (row) => html`<strong>${row.quota}</strong>${row.refused ? html` <${State} state="refused"/> ${row.refused}; no further flow starts under it` : row.over ? html` <${State} state="full"/> its flows have more already` : ""}`},
       {name: "cores", kind: "number", of: (row) => used(row.taken.cores, row.cores, count)}, {name: "memory", kind: "number", of: (row) => used(row.taken.memory_bytes, row.memory_bytes, bytes)},
       {name: "rows per second", kind: "number", of: (row) => row.rows_per_s === null ? "no limit" : count(row.rows_per_s)}, {name: "flows", of: (row) => html`<${Flows} flows=${row.flows}/>`},
-      {name: "acts", of: (row) => html`<span class="row"><${Opener} label="change" role="admin" aria-label=${`change ${row.quota}`}>${(close) => html`<${SetQuota} row=${row} onClose=${close} onDone=${answer.again}/>`}</${Opener}>
+      {name: "acts", of: (row) => html`<span class="row"><${Opener} label="change" role="admin" aria-label=${`change ${row.quota}`} onDone=${answer.again}>${(ends) => html`<${SetQuota} row=${row} ...${ends}/>`}</${Opener}>
         <${Buttons} acts=${[remove(row)]} open=${open} of=${row.quota}/></span>`}]}/>`}</${Answer}>${dialog}`;
 }

@@ -38,7 +38,7 @@ const over = (row) => row.until && Date.parse(row.until) < Date.now();
 export default function Tokens() {
   const answer = useAnswer("tokens", {every: 10});
   const [open, dialog] = useAct(answer.again);
-  return html`<div class="row"><h1>Tokens</h1><${Opener} label="make a token" role="admin">${(close) => html`<${Make} onClose=${close} onDone=${answer.again}/>`}</${Opener}></div>
+  return html`<div class="row"><h1>Tokens</h1><${Opener} label="make a token" role="admin" onDone=${answer.again}>${(ends) => html`<${Make} ...${ends}/>`}</${Opener}></div>
     <${Answer} of=${answer} empty="There is no token: this master accepts requests of its own machine without one.">${(rows) => html`<${Table} caption="tokens" rows=${rows} keyOf=${(row) => row.id} columns=${[
       {name: "name", of: (row) => html`<strong>${row.name}</strong>`}, {name: "role", of: (row) => row.role}, {name: "labels", of: (row) => pairsText(row.labels) || html`<span class="quiet">all flows</span>`},
       {name: "made", of: (row) => html`<${Moment} at=${row.at}/>`}, {name: "until", of: (row) => row.until ? html`<${Moment} at=${row.until}/> ${over(row) && html`<${State} state="expired"/>`}` : "never expires"},
