@@ -153,7 +153,10 @@ def test_an_agent_is_drained_undrained_and_removed(page: Page, master: Served, b
     act(dialog(page, "undrain old1"), "undrain")
     expect(row(page, "old1")).to_contain_text("running")
     assert client.agent("old1").agent.state == "running"
+    act(dialog(page, "drain old1"), "drain", name="old1")
     reports(bench.person, "old1", ago_s=2_000_000)
+    expect(row(page, "old1")).to_contain_text(re.compile("away.*decommissioned"))
+    expect(page.get_by_role("button", name="drain old1", exact=True)).to_have_count(0)
     act(dialog(page, "remove old1"), "remove", name="old1")
     expect(row(page, "old1")).to_have_count(0)
     assert "old1" not in {each.agent for each in client.agents()}
