@@ -407,6 +407,8 @@ def test_a_quota_is_set_changed_and_removed(page: Page, master: Served, bench: B
     assert bounds()["team=web"] == (4, 3 * 2**29, None)
     box = dialog(page, "change team=web")
     expect(box.get_by_label("memory")).to_have_value("1.5")
+    box.get_by_label("memory").fill("2")
+    expect(box).to_contain_text("scribengin quota set team=web --cores 4 --memory 2GiB")
     box.get_by_label("memory").fill("")
     box.get_by_label("rows per second").fill("500")
     expect(box).to_contain_text("scribengin quota set team=web --cores 4 --rows-per-second 500 --unset memory")

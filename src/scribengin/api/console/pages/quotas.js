@@ -13,7 +13,7 @@ const GIB = 2 ** 30;
 /** [name in the record, its field, its option, the number of a text, the text of a number, the value of the option]. */
 const BOUNDS = [
   ["cores", "cores", "cores", Number, String, String],
-  ["memory_bytes", "memory in GiB", "memory", (text) => Math.round(Number(text) * GIB), (value) => String(value / GIB), (value) => `${value}B`],
+  ["memory_bytes", "memory in GiB", "memory", (text) => Math.round(Number(text) * GIB), (value) => String(value / GIB), (value) => value % GIB ? `${value}B` : `${value / GIB}GiB`],
   ["rows_per_s", "rows per second", "rows-per-second", Number, String, String],
 ];
 
