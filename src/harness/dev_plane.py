@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,13 +88,20 @@ class DevPlane:
             finally:
                 process.kill()
                 process.wait()
-                self._end_all()
+                end_all(self.home)
 
-    def _end_all(self) -> None:
-        for process in psutil.process_iter():
-            try:
-                mine = process.environ().get("SCRIBENGIN_HOME") == str(self.home)
-            except psutil.Error:
-                continue
-            if mine:
-                process.kill()
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """The processes of a control plane: those whose environment has its home."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is of another user
+            if process.environ().get("SCRIBENGIN_HOME") == str(home):
+                found.append(process)
+    return found
+
+
+def end_all(home: Path) -> None:
+    """Kill the processes of a control plane."""
+    for process in processes_of(home):
+        process.kill()

@@ -128,7 +128,9 @@ def test_an_agent_is_listed_described_bound_drained_and_removed(bench: Bench) ->
 
     done = client.decommission_agent("web1")
     assert (done.changed, done.decommissioned, done.lanes) == (True, True, ("logs.access",))
-    assert client.agent("web1").agent.state == "decommissioned"
+    assert (client.agent("web1").agent.state, client.agent("web1").agent.decommissioned) == ("decommissioned", True)
+    assert client.decommission_agent("gone1").changed
+    assert [(row.state, row.decommissioned) for row in client.agents() if row.agent == "gone1"] == [("away", True)]
     refused(lambda: client.bind_agent("logs", "edge", "web1"), "agent-decommissioned", "scribengin agent undrain web1")
     assert client.decommission_agent("web1", undo=True).changed
     assert not client.decommission_agent("web1", undo=True).changed

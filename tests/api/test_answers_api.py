@@ -350,7 +350,8 @@ def test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say
     assert (asked["code"], asked["message"].partition("3 dead letters of kept, 3 of which")[1] != "") == ("dead-purge-unsaid", True)
     assert says("dead-letter", "purge", "numbers", "--step", "odd", "--yes")["code"] == "flow-not-stopped"
     bench.person.commit(put(bench.person, STATUS("numbers"), StatusRecord(state="stopped", generation=1)))
-    assert says("dead-letter", "purge", "numbers", "--yes")["code"] == "flow-not-stopped", "it is wanted to run, and begins any moment"
+    begins = says("dead-letter", "purge", "numbers", "--yes")
+    assert (begins["code"], begins["message"]) == ("flow-not-stopped", "flow numbers is stopped, but its desired state is running")
     bench.client().want("numbers", "stopped")
     folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
     with take_lease(folder):

@@ -9,35 +9,12 @@ import pytest
 
 from scribengin.api.serving import Listen
 from scribengin.client.models import Submit
+from tests.api.flow_texts import FLOW, GUARDED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Bench, Served
-
-FLOW = """\
-version: 1
-name: numbers
-sources:
-  numbers: {type: files, path: FOLDER/data, format: json, schema: "id BIGINT"}
-steps:
-  odd: {from: numbers, filter: "id % 2 = 1"}
-sinks:
-  kept: {from: odd, type: files, path: FOLDER/out, format: json}
-"""
-GUARDED = """\
-version: 1
-name: numbers
-sources:
-  numbers: {type: files, path: data, format: json, schema: "id BIGINT"}
-sinks:
-  kept:
-    from: numbers
-    type: postgres
-    server: postgresql://app@db.example:5432/flows
-    config: {user: app, password: hunter2}
-    table: kept
-"""
 
 
 def text_of(tmp_path: Path) -> str:

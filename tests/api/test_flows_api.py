@@ -12,6 +12,7 @@ from scribengin.client.change_models import Topology
 from scribengin.client.models import Submit
 from scribengin.control import flow_requests
 from scribengin.core.errors import Refused, ScribenginError
+from scribengin.registry.record_io import put
 from scribengin.registry.records import StatusRecord, TierSpec
 from scribengin.registry.tree import STATUS
 
@@ -110,9 +111,13 @@ def test_versions_go_back_and_a_stopped_flow_is_forgotten(bench: Bench) -> None:
     written = client.want("numbers", "stopped")
     with pytest.raises(Refused) as told:
         client.delete("numbers")
-    assert told.value.code == "flow-not-stopped"
+    assert (told.value.code, told.value.message) == ("flow-not-stopped", "flow numbers is not reconciled yet, not stopped")
+    bench.person.commit(STATUS("numbers").create(StatusRecord(state="stopped", version=1, generation=written.revision - 1)))
+    with pytest.raises(Refused) as earlier:
+        client.delete("numbers")
+    assert (earlier.value.code, earlier.value.message) == ("flow-not-stopped", "the stop of flow numbers is not carried out yet")
     status = StatusRecord(state="stopped", version=1, generation=written.revision)
-    bench.person.commit(STATUS("numbers").create(status))
+    bench.person.commit(put(bench.person, STATUS("numbers"), status))
     client.delete("numbers")
     assert client.flows() == []
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import expect
 
 from scribengin.plan.validate import validate_file
+from tests.api.flow_texts import FLOW, GUARDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,17 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from tests.console.scene import Scene
-
-FLOW = """\
-version: 1
-name: numbers
-sources:
-  numbers: {type: files, path: FOLDER/data, format: json, schema: "id BIGINT"}
-steps:
-  odd: {from: numbers, filter: "id % 2 = 1"}
-sinks:
-  kept: {from: odd, type: files, path: FOLDER/out, format: json}
-"""
 
 
 def test_a_text_is_checked_drawn_planned_and_applied(
@@ -78,6 +68,33 @@ def test_a_plan_that_is_stale_is_refused_and_nothing_is_applied(
     page.get_by_role("dialog").get_by_role("button", name="apply", exact=True).click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("plan")
     assert scene.desired("numbers").version == 2
+
+
+def test_what_runs_is_compared_with_the_file(scene: Scene, page: Page, accessibility_faults: Callable[[Page], list[str]]) -> None:
+    text = scene.bench.flow + "labels: {team: shop}\n"
+    scene.numbers()
+    page.goto(f"{scene.url}/#/apply")
+    page.get_by_label("flow file").fill(text.replace("name: numbers", "name: others"))
+    expect(page.get_by_text("others new")).to_be_visible()
+    expect(page.get_by_role("heading", name="What runs, and this file")).to_have_count(0)
+    page.get_by_label("flow file").fill(text.replace("id % 2", "id % 3"))
+    table = page.get_by_role("table", name="difference of what runs, version 1 and this file")
+    expect(table.locator(".gone")).to_contain_text(["id % 2"])
+    expect(table.locator(".new")).to_contain_text(["id % 3", "labels"])
+    assert accessibility_faults(page) == []
+    page.get_by_label("flow file").fill(scene.bench.flow)
+    expect(page.get_by_text("What runs is this file: version 1 of numbers.")).to_be_visible()
+
+
+def test_secrets_of_what_runs_are_not_compared(scene: Scene, page: Page) -> None:
+    scene.submit(GUARDED)
+    scene.status("numbers", "running")
+    page.goto(f"{scene.url}/#/apply")
+    page.get_by_label("flow file").fill(GUARDED)
+    expect(page.get_by_text("What runs is this file: version 1 of numbers.")).to_be_visible()
+    page.get_by_label("flow file").fill(GUARDED.replace("table: kept", "table: others").replace("hunter2", "hunter3"))
+    expect(page.locator(".diff .gone")).to_have_text("removed: table: kept", use_inner_text=False)
+    expect(page.locator(".diff")).not_to_contain_text("hunter")
 
 
 def test_two_versions_are_compared_and_one_of_them_comes_back(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 from urllib.request import urlopen
@@ -116,6 +117,18 @@ def letter_of(plane: DevPlane, record: int) -> Letter:
     """The dead letter of the record on that line of the file, counted from zero."""
     with plane.client() as client:
         return next(letter for letter in client.dead_letters("orders") if letter.record == f"orders/a.jsonl+{record}")
+
+
+@contextmanager
+def stopped(plane: DevPlane) -> Iterator[None]:
+    """Flow orders is stopped meanwhile."""
+    plane.command("stop", "orders")
+    try:
+        with plane.client() as client:
+            look_until(lambda: (status := client.flow("orders").status) and status.state == "stopped", "orders is stopped", LIMIT_S, 1)
+        yield
+    finally:
+        plane.command("resume", "orders")
 
 
 def test_batches_have_the_numbers_of_the_command(plane: DevPlane, shown: Callable[[str], Page]) -> None:
@@ -266,10 +279,7 @@ def test_a_rewind_shows_what_it_would_read_again(plane: DevPlane, shown: Callabl
 
 def test_purge_needs_the_name(plane: DevPlane, shown: Callable[[str], Page]) -> None:
     letter = letter_of(plane, 14)
-    plane.command("stop", "orders")
-    with plane.client() as client:
-        look_until(lambda: (status := client.flow("orders").status) and status.state == "stopped", "orders is stopped", LIMIT_S, 1)
-    try:
+    with stopped(plane):
         page = shown("/flows/orders/dead?step=orders&reason=malformed")
         page.get_by_role("button", name="purge the selected", exact=True).click()
         purge = page.get_by_role("dialog", name="purge")
@@ -288,8 +298,48 @@ def test_purge_needs_the_name(plane: DevPlane, shown: Callable[[str], Page]) -> 
         restore.get_by_role("button", name="restore", exact=True).click()
         expect(restore).to_contain_text("Restored: 1 dead letter")
         assert letter_of(plane, 14).key == letter.key
-    finally:
-        plane.command("resume", "orders")
+
+
+def test_positions_are_those_of_the_command_and_are_set_while_the_flow_is_stopped(
+    plane: DevPlane, shown: Callable[[str], Page], expected_errors: list[str]
+) -> None:
+    (said,) = plane.command("offsets", "show", "orders")["sources"]
+    page = shown("/flows/orders/positions")
+    cells = page.get_by_role("region", name="positions").get_by_role("row").last.get_by_role("cell")
+    expect(cells.filter(has_not=page.get_by_role("button"))).to_have_text([
+        "main", "kept", "orders", str(said["position"]), str(said["logged"]), str(said["batch"]), said["last"] or "–",
+    ])  # fmt: skip
+    page.get_by_role("button", name="set position of orders in kept").click()
+    dialog = page.get_by_role("dialog", name="set the position of orders")
+    look = dialog.get_by_role("button", name="show what is read again or skipped")
+    expect(look).to_be_disabled()
+    dialog.get_by_label("position", exact=True).fill("0")
+    expected_errors.append("status of 409")
+    look.click()
+    expect(dialog.get_by_role("alert")).to_contain_text("not stopped")
+    with stopped(plane):
+        look.click()
+        expect(dialog.get_by_role("listitem")).to_contain_text(f"kept reads orders again from 0 to {said['position']}")
+        set_ = dialog.get_by_role("button", name="set the position", exact=True)
+        expect(set_).to_be_disabled()
+        dialog.get_by_label("to confirm").fill("orders")
+        expect(set_).to_be_enabled()
+        dialog.get_by_label("position", exact=True).fill("end")
+        expect(set_, "what it would do was not shown").to_be_disabled()
+        expect(dialog).to_contain_text("scribengin offsets set orders orders end --query kept --yes")
+        (plane.folder / "orders" / "in" / "skipped.jsonl").write_bytes(b'{"id": 900}\n')
+        look.click()
+        expect(dialog.get_by_role("listitem")).to_contain_text("kept skips the entries of orders")
+        set_.click()
+        expect(dialog.locator(".done")).to_contain_text("has ended: done")
+        dialog.get_by_role("button", name="close").last.click()
+        (now,) = plane.command("offsets", "show", "orders")["sources"]
+        assert now["logged"] > said["logged"]
+        page.get_by_role("button", name="again").click()
+        expect(cells.nth(4)).to_have_text(str(now["logged"]))
+    with plane.client() as client:
+        look_until(lambda: client.offsets("orders")[0].position == now["logged"], "the entry is passed", LIMIT_S, 1)
+    assert not [row for row in plane.rows("orders") if row["id"] == 900]
 
 
 def test_trace_draws_the_way_of_a_record(plane: DevPlane, shown: Callable[[str], Page]) -> None:
@@ -342,6 +392,8 @@ def test_a_viewer_sees_neither_bytes_nor_acts(plane: DevPlane, page: Page, shown
     expect(page.get_by_role("heading", name="Repair")).to_have_count(0)
     shown("/flows/orders/dead")
     expect(page.get_by_role("button", name=re.compile("replay|purge|restore"))).to_have_count(0)
+    shown("/flows/orders/positions")
+    expect(page.get_by_role("button", name=re.compile("set position"))).to_have_count(0)
 
 
 def test_bytes_and_columns_are_read_back_as_they_were(shown: Callable[[str], Page]) -> None:
@@ -380,7 +432,9 @@ def test_logs_are_filtered(shown: Callable[[str], Page]) -> None:
     expect(lines).not_to_contain_text("run started")
 
 
-@pytest.mark.parametrize("part", ["batches?batch=main:kept:0", "workers", "dead", "dead/KEY", "trace?record=orders%2Fa.jsonl%2B3", "logs"])
+@pytest.mark.parametrize(
+    "part", ["batches?batch=main:kept:0", "workers", "dead", "dead/KEY", "trace?record=orders%2Fa.jsonl%2B3", "positions", "logs"]
+)
 def test_pages_are_accessible(
     part: str, plane: DevPlane, shown: Callable[[str], Page], accessibility_faults: Callable[[Page], list[str]]
 ) -> None:

@@ -11,11 +11,15 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from scribengin.api.serving import Listen
-from scribengin.client.models import SetMember
+from scribengin.client.change_models import SetQuota
+from scribengin.client.models import SetMember, SetPeer
+from scribengin.registry.peers import PeerState
+from scribengin.registry.record_io import put
 from scribengin.registry.records import AgentLaneRecord, AgentRecord, Host, RollOutRecord
-from scribengin.registry.tree import AGENT, HOST, ROLL_OUT
+from scribengin.registry.tree import AGENT, HOST, PEER_STATE, ROLL_OUT
 from tests.api.conftest import Bench, Served
 from tests.api.test_agents_api import NODE, gateway, reports, runs, submitted
+from tests.api.test_peers_api import Sites
 from tests.api.test_workflows_api import chain, stands
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ PAGES = (
     "/operations",
     "/flows/orders/operations",
     "/groups",
+    "/quotas",
+    "/peers",
     "/workflows",
     "/workflows/orders",
     "/audit",
@@ -71,6 +77,8 @@ def fill(bench: Bench, token: str | None = None) -> None:
     client = bench.client(token=token)
     client.write_record("groups/disks", {"members": {"near": 1, "far": 2}}, version=None)
     client.want_workflow("orders", "paused")
+    client.set_quota("team=shop", SetQuota(cores=8, memory_bytes=2**34))
+    client.set_peer("berlin", SetPeer(("http://flows.berlin.example:8443",), {"kafka.lan:9092": "kafka.example:9094"}))
 
 
 @pytest.fixture
@@ -145,7 +153,10 @@ def test_an_agent_is_drained_undrained_and_removed(page: Page, master: Served, b
     act(dialog(page, "undrain old1"), "undrain")
     expect(row(page, "old1")).to_contain_text("running")
     assert client.agent("old1").agent.state == "running"
+    act(dialog(page, "drain old1"), "drain", name="old1")
     reports(bench.person, "old1", ago_s=2_000_000)
+    expect(row(page, "old1")).to_contain_text(re.compile("away.*decommissioned"))
+    expect(page.get_by_role("button", name="drain old1", exact=True)).to_have_count(0)
     act(dialog(page, "remove old1"), "remove", name="old1")
     expect(row(page, "old1")).to_have_count(0)
     assert "old1" not in {each.agent for each in client.agents()}
@@ -377,6 +388,93 @@ def test_a_member_of_a_group_is_disabled_enabled_and_gets_a_cost(page: Page, mas
     client.set_member("disks", "far", SetMember(cost=2.0))
 
 
+def test_a_quota_is_set_changed_and_removed(page: Page, master: Served, bench: Bench) -> None:
+    client = bench.client(master)
+    bounds = lambda: {row.quota: (row.cores, row.memory_bytes, row.rows_per_s) for row in client.quotas()}  # noqa: E731
+    shown(page, master, "/quotas", "Quotas")
+    expect(row(page, "team=shop")).to_contain_text(re.compile("0 of 8.*0 B of 16.0 GiB.*no limit.*no flow has this label"))
+    box = dialog(page, "set a quota")
+    run = box.get_by_role("button", name="set the quota")
+    box.get_by_label("label").fill("team=web")
+    expect(run).to_be_disabled()
+    box.get_by_label("cores").fill("1.5")
+    expect(box).to_contain_text("write a whole number above 0")
+    expect(run).to_be_disabled()
+    box.get_by_label("cores").fill("4")
+    box.get_by_label("memory").fill("1.5")
+    expect(box).to_contain_text(f"scribengin quota set team=web --cores 4 --memory {3 * 2**29}B")
+    act(box, "set the quota")
+    assert bounds()["team=web"] == (4, 3 * 2**29, None)
+    box = dialog(page, "change team=web")
+    expect(box.get_by_label("memory")).to_have_value("1.5")
+    box.get_by_label("memory").fill("2")
+    expect(box).to_contain_text("scribengin quota set team=web --cores 4 --memory 2GiB")
+    box.get_by_label("memory").fill("")
+    box.get_by_label("rows per second").fill("500")
+    expect(box).to_contain_text("scribengin quota set team=web --cores 4 --rows-per-second 500 --unset memory")
+    act(box, "set the quota")
+    expect(row(page, "team=web")).to_contain_text(re.compile("0 of 4.*no limit.*500"))
+    assert bounds()["team=web"] == (4, None, 500)
+    act(dialog(page, "remove team=web"), "remove", name="team=web")
+    expect(row(page, "team=web")).to_have_count(0)
+    assert list(bounds()) == ["team=shop"]
+
+
+def test_a_refused_quota_is_corrected_in_the_same_dialog(page: Page, master: Served, expected_errors: list[str]) -> None:
+    expected_errors.append("status of 4")
+    shown(page, master, "/quotas", "Quotas")
+    box = dialog(page, "set a quota")
+    box.get_by_label("label").fill("team=web shop")
+    box.get_by_label("cores").fill("4")
+    box.get_by_role("button", name="set the quota").click()
+    expect(box.get_by_role("alert")).to_contain_text("not a valid label")
+    box.get_by_label("label").fill("team=mail")
+    act(box, "set the quota")
+    act(dialog(page, "remove team=mail"), "remove", name="team=mail")
+    expect(row(page, "team=mail")).to_have_count(0)
+
+
+def test_a_peer_is_set_changed_and_removed(page: Page, master: Served, bench: Bench, expected_errors: list[str]) -> None:
+    expected_errors.append("status of 4")
+    client = bench.client(master)
+    shown(page, master, "/peers", "Peers")
+    expect(row(page, "berlin")).to_contain_text(re.compile("not asked yet.*kafka.lan:9092=kafka.example:9094.*none is connected"))
+    box = dialog(page, "set a peer")
+    run = box.get_by_role("button", name="set the peer")
+    box.get_by_label("name", exact=True).fill("Paris")
+    expect(run).to_be_disabled()
+    box.get_by_label("addresses of its masters").fill("https://one.example:8443 https://two.example:8443")
+    box.get_by_label("names of servers there").fill("a:1")
+    expect(run).to_be_disabled()
+    box.get_by_label("names of servers there").fill("a:1=b:2")
+    run.click()
+    expect(box.get_by_role("alert")).to_contain_text("not a valid name of a peer")
+    box.get_by_label("name", exact=True).fill("paris")
+    expect(box).to_contain_text("scribengin peer set paris https://one.example:8443 https://two.example:8443 --alias a:1=b:2")
+    act(box, "set the peer")
+    box = dialog(page, "change paris")
+    expect(box.get_by_label("names of servers there")).to_have_value("a:1=b:2")
+    box.get_by_label("addresses of its masters").fill("https://two.example:8443")
+    act(box, "set the peer")
+    expect(row(page, "paris")).not_to_contain_text("one.example")
+    (paris,) = [each for each in client.peers() if each.peer == "paris"]
+    assert (paris.masters, dict(paris.aliases)) == (("https://two.example:8443",), {"a:1": "b:2"})
+    bench.person.commit(put(bench.person, PEER_STATE("paris"), PeerState(silent_since="2026-01-31T12:00:00+00:00", why=HOSTILE)))
+    expect(row(page, "paris")).to_contain_text(f"2026-01-31T12:00:00Z: {HOSTILE}")
+    act(dialog(page, "remove paris"), "remove", name="paris")
+    expect(row(page, "paris")).to_have_count(0)
+    assert [each.peer for each in client.peers()] == ["berlin"]
+
+
+def test_the_flows_of_a_peer_are_shown_with_where_they_are_connected(own_bench: Bench, page: Page, tmp_path: Path) -> None:
+    sites = Sites(own_bench, Bench(tmp_path / "there", own_bench.stack))
+    assert not sites.asking.ask(sites.peer, sites.term)
+    shown(page, own_bench.masters[0], "/peers", "Peers")
+    expect(row(page, "berlin")).to_contain_text(re.compile(r"up.*berlin/store running.*collect\.out → berlin/store\.in \(topic wan\)"))
+    expect(row(page, "berlin").get_by_role("link")).to_have_text(["collect"])
+    sites.clients.forget("berlin")
+
+
 def test_a_workflow_is_a_graph_and_is_stopped_as_one(page: Page, master: Served, bench: Bench) -> None:
     shown(page, master, "/workflows", "Workflows")
     page.get_by_role("region", name="workflows").get_by_role("link", name="orders", exact=True).first.click()
@@ -427,7 +525,7 @@ def test_a_viewer_sees_no_acts_and_no_pages_of_admins(own_bench: Bench, page: Pa
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("link", name="web1")).to_be_visible()
     menu = page.get_by_role("navigation", name="pages")
-    expect(menu.get_by_role("link")).to_have_text(["Fleet", "Workflows", "Operations", "Groups", "Agents", "Hosts"])
+    expect(menu.get_by_role("link")).to_have_text(["Fleet", "Workflows", "Operations", "Groups", "Quotas", "Agents", "Hosts", "Peers"])
     for where in PAGES:
         page.goto(f"{master.url}/#{where}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
@@ -455,6 +553,9 @@ def test_pages_can_be_used_by_all(page: Page, master: Served, accessibility_faul
         ("/tokens", "make a token"),
         ("/groups", "disable near"),
         ("/groups", "set cost of near"),
+        ("/quotas", "set a quota"),
+        ("/quotas", "change team=shop"),
+        ("/peers", "set a peer"),
     ],
 )
 def test_dialogs_can_be_used_by_all(

@@ -16,6 +16,7 @@ import msgspec
 import psutil
 import pytest
 
+from harness.dev_plane import end_all
 from scribengin.client.client import Client
 from scribengin.core.errors import Refused
 from tests.looking import look_until
@@ -100,23 +101,12 @@ class Person:
         (tier,) = self.says("status", "numbers")["tiers"]
         return psutil.Process(tier["process"]["pid"])
 
-    def clears(self) -> None:
-        """What a test has left is ended."""
-        home = str(self.home)
-        for process in psutil.process_iter():
-            try:
-                mine = process.environ().get("SCRIBENGIN_HOME") == home
-            except psutil.Error:
-                continue
-            if mine:
-                process.kill()
-
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
     person = Person(tmp_path / "flow")
     yield person
-    person.clears()
+    end_all(person.home)  # what a test has left
 
 
 def until(what: Callable[[], Any], said: str, wait_s: float = 180) -> None:

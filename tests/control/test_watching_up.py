@@ -13,6 +13,7 @@ import httpx2
 import psutil
 import pytest
 
+from harness.dev_plane import end_all
 from tests.looking import look_until
 
 if TYPE_CHECKING:
@@ -84,21 +85,12 @@ class Bench:
         assert answer.is_success, answer.text
         return answer.json() if "json" in answer.headers["content-type"] else answer.text
 
-    def clears(self) -> None:
-        for process in psutil.process_iter():
-            try:
-                mine = process.environ().get("SCRIBENGIN_HOME") == str(self.home)
-            except psutil.Error:
-                continue
-            if mine:
-                process.kill()
-
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
-    bench.clears()
+    end_all(bench.home)
 
 
 def until(what: Callable[[], Any], said: str, wait_s: float = 240) -> Any:

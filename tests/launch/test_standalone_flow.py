@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from harness.dev_plane import processes_of
 from scribengin.control.home import Home
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.hosts.up import House
@@ -120,15 +121,7 @@ class Shop:
 
     def processes(self) -> list[psutil.Process]:
         """All that has this home in its environment: workers, their JVMs, servers."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                mine = process.environ().get("SCRIBENGIN_HOME") == str(self.home)
-            except psutil.Error:
-                continue
-            if mine:
-                found.append(process)
-        return found
+        return processes_of(self.home)
 
 
 @pytest.fixture

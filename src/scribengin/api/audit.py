@@ -24,20 +24,6 @@ _MOST_BYTES = 64 * 2**20
 """of the end of the file in which one request searches"""
 
 
-class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the audit log. `outcome` is `done`, or the code of the problem. `revision`: of the registry afterwards. `again`: the
-    answer to an earlier request with the same idempotency key was repeated."""
-
-    at: str
-    who: str
-    address: str
-    what: str
-    target: str
-    outcome: str
-    revision: int = 0
-    again: bool = False
-
-
 class AuditLog:
     """The audit log of one master. A line that cannot be written is reported in the master's log: it must not prevent, for example, that a
     flow is stopped."""
@@ -68,7 +54,7 @@ class AuditLog:
         if self._path is None:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = msgspec.json.encode(AuditLine(now, who, address, what, target, outcome, revision, again)) + b"\n"
+        line = msgspec.json.encode(AuditEntry(now, who, address, what, target, outcome, revision, again)) + b"\n"
         try:
             with self._lock:
                 make_folder(self._path.parent)
@@ -127,7 +113,6 @@ def lines_from_end(path: Path) -> Iterator[bytes]:
 def _entry(line: bytes) -> AuditEntry | None:
     """A line of the log; None if it is none, as the last line after a crash may be."""
     try:
-        said = msgspec.json.decode(line, type=AuditLine)
+        return msgspec.json.decode(line, type=AuditEntry)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return AuditEntry(said.at, said.who, said.address, said.what, said.target, said.outcome, said.revision, said.again)

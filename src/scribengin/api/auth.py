@@ -74,6 +74,11 @@ class Proves(Protocol):
         """True if there is any token."""
 
 
+def invalid_token() -> Refused:
+    """The error for a token that is unknown, revoked or expired."""
+    return Refused("this token is not valid here", remedy="make one: scribengin token add NAME --role ROLE", code="token-unknown")
+
+
 class Authentication:
     """Authenticates requests.
 
@@ -98,9 +103,7 @@ class Authentication:
         if kind:
             who = self._tokens.prove(token.strip()) if kind.lower() == "bearer" and self._tokens is not None else None
             if who is None:
-                raise Refused(
-                    "this token is not valid here", remedy="make one: scribengin token add NAME --role ROLE", code="token-unknown"
-                )
+                raise invalid_token()
             return who
         session = session_of(request)
         if session and self._tokens is not None and (who := self._tokens.prove_session(session)) is not None:
@@ -134,9 +137,8 @@ def check_own_page(request: Request) -> None:
     """Raise Refused unless the request comes from a page of this server, or reads at the wish of the user. Browsers send cookies with
     requests of other pages on the same host, too."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
     unknown = origin is None and site is None and request.method not in ("GET", "HEAD")
-    if foreign or unknown or site not in (None, "none", "same-origin"):
+    if unknown or _is_foreign(request):
         raise Refused(
             f"request from a page of another origin ({origin or site or 'unknown'}) with the session of a browser",
             remedy="use the web console; other programs send Authorization: Bearer TOKEN",
@@ -147,10 +149,16 @@ def check_own_page(request: Request) -> None:
 def _check_origin(request: Request) -> None:
     called = urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
     origin = request.headers.get("Origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
-    if not is_loopback(called) or foreign or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+    if not is_loopback(called) or _is_foreign(request):
         raise Refused(
             f"request from another origin ({origin or called or 'unknown'}) without a token",
             remedy="use 127.0.0.1 or localhost as the host; from a web page, send a token",
             code="origin-foreign",
         )
+
+
+def _is_foreign(request: Request) -> bool:
+    """True if the request comes from a page of another origin, as far as its browser says."""
+    origin = request.headers.get("Origin")
+    other = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+    return other or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")

@@ -31,12 +31,7 @@ def session_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:
         def opened() -> OpenedSession:
             check_own_page(request)
             plane.registry.sync()
-            made = plane.tokens.open_session(wanted.token.strip())
-            if made is None:
-                raise Refused(
-                    "this token is not valid here", remedy="make one: scribengin token add NAME --role ROLE", code="token-unknown"
-                )
-            return made
+            return plane.tokens.open_session(wanted.token.strip())
 
         try:
             made = opened()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scribengin.api.auth import Role, Who
+from scribengin.api.auth import Role, Who, invalid_token
 from scribengin.client.models import TokenRow
 from scribengin.control.record_validation import again
 from scribengin.core.errors import Refused
@@ -169,12 +169,12 @@ class Tokens:
 
     # Sessions of browsers. A session has a secret of its own, so that the token is not kept where web pages are.
 
-    def open_session(self, token: str) -> OpenedSession | None:
-        """Open a session with a token; None if the token is unknown or expired. Sessions that are over are deleted. Raises Refused if the
-        token gives no access to the API."""
+    def open_session(self, token: str) -> OpenedSession:
+        """Open a session with a token. Sessions that are over are deleted. Raises Refused if the token is unknown or expired, or gives no
+        access to the API."""
         kept = self._prover.prove(token)
         if kept is None:
-            return None
+            raise invalid_token()
         _who(kept).check(Role.VIEWER)
         now = datetime.now(UTC)
         secret, until = secrets.token_urlsafe(32), (now + timedelta(seconds=SESSION_S)).isoformat(timespec="seconds")

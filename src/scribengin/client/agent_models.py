@@ -11,8 +11,9 @@ from scribengin.client.models import CLOSED
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
     """An agent in the list of agents. `state`: `running`, `paused`, `waiting` (no gateway accepts its records), `full`, `failed`, `idle`
-    (it has nothing to do), `decommissioned`, or `away` (it has missed its last reports). `backlog`: records that it has read and that are
-    not committed. `oldest_age_s`: the age of the oldest of them that it must still keep."""
+    (it has nothing to do), `decommissioned`, or `away` (it has missed its last reports). `decommissioned`: it is drained, also if it is
+    away. `backlog`: records that it has read and that are not committed. `oldest_age_s`: the age of the oldest of them that it must still
+    keep."""
 
     agent: str
     group: str
@@ -25,6 +26,7 @@ class AgentSummary:
     oldest_age_s: float | None = None
     report_age_s: float = 0.0
     message: str = ""
+    decommissioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,7 @@ def agent_summary(agent: AgentSeen, now_s: float) -> AgentSummary:
         oldest_age_s=_age_s(oldest_ms, now_s),
         report_age_s=round(max(0.0, now_s - record.reported_at), 1),
         message=told,
+        decommissioned=agent.is_decommissioned,
     )
 
 

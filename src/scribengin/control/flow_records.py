@@ -182,8 +182,18 @@ def check_stopped(registry: Registry, flow: str) -> None:
     """Raise Refused if the flow is not stopped, or its desired state is running; and as `read_flow`."""
     row = read_flow(registry, flow)
     if row.status is None or row.status.state != "stopped" or row.desired.state not in ("stopped", "drained"):
-        now = "not reconciled yet" if row.status is None else row.status.state
-        raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
+        raise not_stopped(row)
+
+
+def not_stopped(row: ObservedFlow) -> Refused:
+    """The error for a flow that is not stopped, or will not stay so. A status may be of an earlier desired state."""
+    now, wanted = "not reconciled yet" if row.status is None else row.status.state, row.desired.state
+    said = f"flow {row.flow} is {now}, not stopped"
+    if now == "stopped" and wanted in ("stopped", "drained"):
+        said = f"the stop of flow {row.flow} is not carried out yet"
+    elif now == "stopped":
+        said = f"flow {row.flow} is stopped, but its desired state is {wanted}"
+    return Refused(said, remedy=f"scribengin stop {row.flow} --wait", code="flow-not-stopped")
 
 
 def read_status(registry: Registry, flow: str) -> StatusRecord | None:

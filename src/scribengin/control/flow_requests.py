@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scribengin.control.flow_records import read_flow, versions_of
+from scribengin.control.flow_records import not_stopped, read_flow, versions_of
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
 from scribengin.control.record_validation import again, nodes_without_executors, read_known, read_stored
 from scribengin.control.submission import Applied, Submission, next_tiers, same_as
@@ -353,13 +353,13 @@ def delete(registry: Registry, flow: str) -> None:
     """
 
     def attempt() -> None:
-        desired, status = registry.read(DESIRED(flow).path), read_flow(registry, flow).status
+        desired, row = registry.read(DESIRED(flow).path), read_flow(registry, flow)
+        status = row.status
         at_rest = (
             status is not None and status.state == "stopped" and isinstance(desired, RegistryEntry) and status.generation == desired.changed
         )
         if not at_rest or not isinstance(desired, RegistryEntry):
-            now = "not reconciled yet" if status is None else status.state
-            raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
+            raise not_stopped(row)
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, records_of(registry, flow)))
 
     again(attempt)

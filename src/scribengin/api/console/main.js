@@ -16,6 +16,7 @@ const PAGES = [
   ["/flows/:flow/dead", "dead", "Fleet"],
   ["/flows/:flow/dead/:letter", "dead", "Fleet"],
   ["/flows/:flow/trace", "trace", "Fleet"],
+  ["/flows/:flow/positions", "positions", "Fleet"],
   ["/flows/:flow/versions", "versions", "Fleet"],
   ["/flows/:flow/operations", "flow_operations", "Fleet"],
   ["/flows/:flow/logs", "logs", "Fleet"],
@@ -28,6 +29,8 @@ const PAGES = [
   ["/agents/:agent", "agent", "Agents"],
   ["/hosts", "hosts", "Hosts"],
   ["/hosts/:node", "host", "Hosts"],
+  ["/quotas", "quotas", "Quotas"],
+  ["/peers", "peers", "Peers"],
   ["/registry", "registry", "Registry"],
   ["/registry/:path", "registry", "Registry"],
   ["/tokens", "tokens", "Tokens"],
@@ -36,8 +39,8 @@ const PAGES = [
 
 /** [name, address, the role that it is for]. */
 const MENU = [
-  ["Fleet", "#/", "viewer"], ["Apply", "#/apply", "editor"], ["Workflows", "#/workflows", "viewer"], ["Operations", "#/operations", "viewer"], ["Groups", "#/groups", "viewer"],
-  ["Agents", "#/agents", "viewer"], ["Hosts", "#/hosts", "viewer"], ["Registry", "#/registry", "admin"], ["Tokens", "#/tokens", "admin"], ["Audit", "#/audit", "admin"],
+  ["Fleet", "#/", "viewer"], ["Apply", "#/apply", "editor"], ["Workflows", "#/workflows", "viewer"], ["Operations", "#/operations", "viewer"], ["Groups", "#/groups", "viewer"], ["Quotas", "#/quotas", "viewer"],
+  ["Agents", "#/agents", "viewer"], ["Hosts", "#/hosts", "viewer"], ["Peers", "#/peers", "viewer"], ["Registry", "#/registry", "admin"], ["Tokens", "#/tokens", "admin"], ["Audit", "#/audit", "admin"],
 ];
 
 function found(hash) {

@@ -245,6 +245,7 @@ def _row(agent: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **agent,
         "group": agent["group"] or "–",
+        "state": "away, decommissioned" if agent["decommissioned"] and agent["state"] == "away" else agent["state"],
         "oldest": "–" if agent["oldest_age_s"] is None else show_duration(agent["oldest_age_s"]),
         "report": f"{show_duration(agent['report_age_s'])} ago",
         "message": agent["message"] or "–",

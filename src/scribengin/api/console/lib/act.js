@@ -49,6 +49,9 @@ export function Act({act, onClose, onDone, children}) {
   </${Dialog}>`;
 }
 
+/** A field of a dialog; `problem`: what is wrong with its value. */
+export const Value = ({label, value, onValue, problem, ...more}) => html`<p><label>${label} <input value=${value} onInput=${(event) => onValue(event.target.value)} autocomplete="off" spellcheck=${false} aria-invalid=${problem ? "true" : undefined} ...${more}/></label>${problem && html` <span class="remedy">${problem}</span>`}</p>`;
+
 /** `of` once it is as `until` says; before, what it says now. For the answer of an act. */
 export function Until({now, done, until}) {
   const [was, remember] = useState(false);

@@ -43,3 +43,11 @@ function changed(left, right, start, leftEnd, rightEnd) {
   }
   return made;
 }
+
+const MASK = "•••";  // the API's, for the value of a secret
+
+/** `text`, with the secrets masked that `masked`, another text, has masked in the same lines. */
+export function maskedAs(masked, text) {
+  const lines = masked.split("\n").filter((line) => line.includes(MASK)).map((line) => [line, new RegExp(`^${line.split(MASK).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".+")}$`)]);
+  return text.split("\n").map((line) => lines.find(([, shape]) => shape.test(line))?.[0] ?? line).join("\n");
+}

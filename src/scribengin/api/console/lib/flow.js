@@ -7,7 +7,7 @@ import {flows, useFlowAnswer, useStore} from "./live.js";
 import {Buttons, useAct} from "./opener.js";
 import {Fault, Moment, State, Tabs} from "./ui.js";
 
-const PARTS = [["Graph", ""], ["Batches", "/batches"], ["Workers", "/workers"], ["Dead letters", "/dead"], ["Trace", "/trace"], ["Versions", "/versions"], ["Operations", "/operations"], ["Logs", "/logs"]];
+const PARTS = [["Graph", ""], ["Batches", "/batches"], ["Workers", "/workers"], ["Dead letters", "/dead"], ["Trace", "/trace"], ["Positions", "/positions"], ["Versions", "/versions"], ["Operations", "/operations"], ["Logs", "/logs"]];
 const WANTED = [
   ["pause", "paused", "No new Batch starts; workers stay up.", false],
   ["resume", "running", "Workers continue where they stopped.", false],

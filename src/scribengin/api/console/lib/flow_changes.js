@@ -1,45 +1,34 @@
 // Changes of a running flow that have values: rewind, with what it would read again; scale; limit.
-import {Act, command} from "./act.js";
-import {path, send} from "./api.js";
+import {Act, command, Value} from "./act.js";
+import {path} from "./api.js";
 import {count} from "./format.js";
 import {html, useState} from "./html.js";
 import {useAnswer} from "./live.js";
 import {Opener} from "./opener.js";
-import {Answer, Fault} from "./ui.js";
+import {PreviewedAct} from "./previewed.js";
+import {Answer} from "./ui.js";
 
 const NUMBER = /^[1-9][0-9]*$/;
 
-/** A field of a dialog; `problem`: what is wrong with its value. */
-const Value = ({label, value, onValue, problem, ...more}) => html`<p><label>${label} <input value=${value} onInput=${(event) => onValue(event.target.value)} autocomplete="off" spellcheck=${false} aria-invalid=${problem ? "true" : undefined} ...${more}/></label>${problem && html` <span class="remedy">${problem}</span>`}</p>`;
+/** What is shown after an act that an operation carries out. */
+export function Started({flow, answer, says}) {
+  const operations = useAnswer(answer.operation ? path`flows/${flow}/operations` : null, {every: 2});
+  const row = operations.data?.find((each) => each.id === answer.operation);
+  const now = row === undefined ? "does it" : row.under_way ? `does it; its step: ${row.step}` : `has ended: ${row.error || row.step}`;
+  return html`<p>${says}</p>${answer.operation && html`<p>Operation ${answer.operation} ${now}. <a href=${`#/flows/${encodeURIComponent(flow)}/operations`}>See its steps</a>.</p>`}`;
+}
 
-const Started = ({flow, answer, says}) => html`<p>${says}</p>${answer.operation && html`<p>Operation ${answer.operation} does it: <a href=${`#/flows/${encodeURIComponent(flow)}/operations`}>see its steps</a>.</p>`}`;
-
-/** Back to a time or a Batch. What would be read again is shown first; only then it can be done. */
+/** Back to a time or a Batch. */
 function Rewind({flow, onClose, onDone}) {
   const [how, choose] = useState("time");
   const [value, write] = useState("");
-  const [preview, set] = useState({of: null, answer: null, error: null, busy: false});
   const text = value.trim(), valid = how === "time" ? text !== "" : /^(-1|[0-9]+)$/.test(text);
-  const body = how === "time" ? {to_time: text} : {to_batch: Number(text)}, asked = JSON.stringify(body);
-  const shown = preview.of === asked ? preview : {answer: null, error: null};
-  async function look(event) {
-    event.preventDefault();
-    set({of: asked, answer: null, error: null, busy: true});
-    try {
-      const answer = await send("POST", path`flows/${flow}/rewind`, {...body, yes: false});
-      set({of: asked, answer, error: null, busy: false});
-    } catch (error) {
-      set({of: asked, answer: null, error, busy: false});
-    }
-  }
-  const act = {title: "rewind", says: "The workers end, go back, and start again. What was read since is read and written again.", method: "POST", path: path`flows/${flow}/rewind`, body: {...body, yes: true}, name: flow,
-    command: command("scribengin", "offsets", "rewind", flow, how === "time" ? "--to-time" : "--to-batch", text || (how === "time" ? "TIME" : "N"), "--yes"), disabled: shown.answer === null,
+  const act = {title: "rewind", says: "The workers end, go back, and start again. What was read since is read and written again.", method: "POST", path: path`flows/${flow}/rewind`, body: how === "time" ? {to_time: text} : {to_batch: Number(text)}, name: flow,
+    command: command("scribengin", "offsets", "rewind", flow, how === "time" ? "--to-time" : "--to-batch", text || (how === "time" ? "TIME" : "N"), "--yes"),
     after: (answer) => html`<${Started} flow=${flow} answer=${answer} says=${answer.says.join(" ")}/>`};
-  return html`<${Act} act=${act} onClose=${onClose} onDone=${onDone}>
-    <form class="row" onSubmit=${look}><label>to <select value=${how} onChange=${(event) => choose(event.target.value)}><option value="time">a time</option><option value="batch">after a Batch</option></select></label>
-      <input aria-label=${how === "time" ? "time" : "Batch"} value=${value} placeholder=${how === "time" ? "2026-01-31T12:00:00Z, or 2h" : "number; -1: before the first"} onInput=${(event) => write(event.target.value)} autocomplete="off" spellcheck=${false}/>
-      <button disabled=${!valid || preview.busy}>${preview.busy ? "asking …" : "show what is read again"}</button></form>
-    <div aria-live="polite">${shown.answer && html`<ul>${shown.answer.says.map((each) => html`<li key=${each}>${each}</li>`)}</ul>`}<${Fault} error=${shown.error}/></div></${Act}>`;
+  return html`<${PreviewedAct} act=${act} valid=${valid} button="show what is read again" onClose=${onClose} onDone=${onDone}>
+    <label>to <select value=${how} onChange=${(event) => choose(event.target.value)}><option value="time">a time</option><option value="batch">after a Batch</option></select></label>
+    <input aria-label=${how === "time" ? "time" : "Batch"} value=${value} placeholder=${how === "time" ? "2026-01-31T12:00:00Z, or 2h" : "number; -1: before the first"} onInput=${(event) => write(event.target.value)} autocomplete="off" spellcheck=${false}/></${PreviewedAct}>`;
 }
 
 /** Other resources of one tier, or of all. Empty values stay as they are. */
@@ -74,6 +63,6 @@ function Limit({flow, onClose, onDone}) {
 }
 
 /** The buttons of these changes. `tiers`: the names of the flow's tiers. */
-export const Changes = ({flow, tiers, onDone}) => html`<${Opener} label="rewind" role="operator">${(close) => html`<${Rewind} flow=${flow} onClose=${close} onDone=${onDone}/>`}</${Opener}>
-  <${Opener} label="scale" role="operator">${(close) => html`<${Scale} flow=${flow} tiers=${tiers} onClose=${close} onDone=${onDone}/>`}</${Opener}>
-  <${Opener} label="limit" role="operator">${(close) => html`<${Limit} flow=${flow} onClose=${close} onDone=${onDone}/>`}</${Opener}>`;
+export const Changes = ({flow, tiers, onDone}) => html`<${Opener} label="rewind" role="operator" onDone=${onDone}>${(ends) => html`<${Rewind} flow=${flow} ...${ends}/>`}</${Opener}>
+  <${Opener} label="scale" role="operator" onDone=${onDone}>${(ends) => html`<${Scale} flow=${flow} tiers=${tiers} ...${ends}/>`}</${Opener}>
+  <${Opener} label="limit" role="operator" onDone=${onDone}>${(ends) => html`<${Limit} flow=${flow} ...${ends}/>`}</${Opener}>`;

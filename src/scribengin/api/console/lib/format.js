@@ -61,3 +61,12 @@ export function ago(value, now = Date.now()) {
   const at = typeof value === "number" ? value * 1000 : Date.parse(value);
   return Number.isNaN(at) ? "–" : duration(Math.max(0, Math.round((now - at) / 1000)));
 }
+
+/** `team=shop, site=a` as an object; null if it is not valid. */
+export function pairsOf(text) {
+  const pairs = text.split(",").map((each) => each.trim()).filter(Boolean).map((each) => each.split("="));
+  return pairs.every((pair) => pair.length === 2 && pair[0] && pair[1]) ? Object.fromEntries(pairs.map(([name, value]) => [name.trim(), value.trim()])) : null;
+}
+
+/** What `pairsOf` reads. */
+export const pairsText = (pairs) => Object.entries(pairs).map(([name, value]) => `${name}=${value}`).join(", ");

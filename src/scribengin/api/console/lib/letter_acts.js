@@ -3,9 +3,9 @@ import {html} from "./html.js";
 import {Act, command} from "./act.js";
 import {path} from "./api.js";
 import {count} from "./format.js";
-import {PreviewedButton, useDialog} from "./previewed.js";
+import {Opener} from "./opener.js";
+import {PreviewedButton} from "./previewed.js";
 import {visible} from "./record_bytes.js";
-import {may} from "./session.js";
 import {Moment} from "./ui.js";
 
 const FLAGS = {query: "--query", step: "--step", reason: "--reason", since: "--since", until: "--until"};
@@ -54,7 +54,5 @@ export function UndoPurge({flow, id = "", onDone}) {
   const act = {title: "restore purged", says: id ? "The dead letters of this purge are restored." : "The dead letters that the newest purge deleted are restored. The flow must be stopped.", role: "operator", method: "POST",
     path: path`flows/${flow}/dead-letters/purges/undo`, body: id ? {id} : {}, command: command("scribengin", "dead-letter", "purge", flow, "--undo", id), button: "restore",
     after: (answer) => html`<p>Restored: ${letters(answer.restored)}${answer.expired ? `; ${count(answer.expired)} are expired` : ""}.</p>`};
-  const dialog = useDialog({onDone});
-  if (!may(act.role)) return null;
-  return html`<button type="button" onClick=${dialog.enter}>${act.title}</button>${dialog.open && html`<${Act} act=${act} onClose=${dialog.leave} onDone=${dialog.done}/>`}`;
+  return html`<${Opener} label=${act.title} role=${act.role} onDone=${onDone}>${(ends) => html`<${Act} act=${act} ...${ends}/>`}</${Opener}>`;
 }

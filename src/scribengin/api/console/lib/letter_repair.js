@@ -3,7 +3,7 @@ import {html, useEffect, useState} from "./html.js";
 import {Act, command} from "./act.js";
 import {path, send} from "./api.js";
 import {Replay} from "./letter_acts.js";
-import {useDialog} from "./previewed.js";
+import {useDialog} from "./opener.js";
 import {escaped, fromBase64, toBase64, unescaped, visible} from "./record_bytes.js";
 import {Fault} from "./ui.js";
 
@@ -51,8 +51,8 @@ function Editor({flow, letterKey, found, onOpen, onDone}) {
   const differs = whole ? text !== before : Object.keys(set).length > 0;
   return html`<p>${found.row ? `The row as it comes to ${found.at}.` : `The record as source ${found.at} reads it.`}${binary ? " Bytes that are not UTF-8 are written as \\xff, a backslash as \\\\." : ""}</p>
     ${whole ? html`<label>text <textarea rows="6" dir="auto" spellcheck=${false} value=${text} onInput=${(event) => write(event.target.value)}></textarea></label>` : html`<${Columns} columns=${columns} changed=${changed} change=${(name, value) => setChanged((now) => ({...now, [name]: value}))}/>`}
-    <p class="row"><button type="button" disabled=${!differs} onClick=${dialog.enter}>repair</button>
-      ${dialog.open && html`<${Act} act=${act} onClose=${dialog.leave} onDone=${dialog.done}/>`}
+    <p class="row"><button type="button" disabled=${!differs} onClick=${() => dialog.enter(true)}>repair</button>
+      ${dialog.open && html`<${Act} act=${act} ...${dialog.ends}/>`}
       ${columns && html`<button type="button" onClick=${() => setWhole(!whole)}>${whole ? "edit its columns" : "edit the whole text"}</button>`}</p>`;
 }
 

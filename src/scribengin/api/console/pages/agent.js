@@ -13,15 +13,18 @@ export const link = (agent) => `#/agents/${encodeURIComponent(agent)}`;
 
 const unfinished = (changed) => changed.lanes.length ? html`<p>Not committed yet: ${changed.lanes.join(", ")}</p>` : html`<p>All its records are committed.</p>`;
 
-/** The acts that an agent's state allows. That of an agent that is away does not tell whether it is drained. */
-export function acts({agent, state}) {
+/** The state of an agent, and that it is drained, if it is away too. */
+export const AgentState = ({row}) => html`<${State} state=${row.state}/>${row.decommissioned && row.state !== "decommissioned" && html` <${State} state="decommissioned"/>`}`;
+
+/** The acts that an agent's state allows. */
+export function acts({agent, state, decommissioned}) {
   const about = {role: "operator", path: path`agents/${agent}/decommissioned`};
   const drain = {...about, title: "drain", says: "The agent reads nothing more, and hands over what it has read.", method: "PUT", command: command("scribengin", "agent", "drain", agent), name: agent, after: unfinished};
   const undrain = {...about, title: "undrain", says: `The agent ${agent} reads again.`, method: "DELETE", command: command("scribengin", "agent", "undrain", agent),
     after: (done) => html`<p>${done.changed ? "The agent reads again." : "The agent was not drained."}</p>`};
   const remove = {title: "remove", says: "The agent is removed from the registry; records that it has not handed over stay on its host.", role: "operator", method: "DELETE",
     path: path`agents/${agent}`, command: command("scribengin", "agent", "remove", agent), name: agent, after: () => html`<p>The agent is removed. <a href="#/agents">Go to the agents</a>.</p>`};
-  return state === "away" ? [drain, undrain, remove] : [state === "decommissioned" ? undrain : drain];
+  return [decommissioned ? undrain : drain, ...(state === "away" ? [remove] : [])];
 }
 
 function MapTier({agent, onClose, onDone}) {
@@ -78,8 +81,8 @@ export default function Agent({agent}) {
   const gone = answer.error?.status === 404;
   const summary = gone ? null : answer.data?.agent;
   return html`<p class="crumbs"><a href="#/agents">Agents</a> / </p>
-    <div class="row"><h1 dir="auto">${agent}</h1>${summary && html`<${State} state=${summary.state}/>
+    <div class="row"><h1 dir="auto">${agent}</h1>${summary && html`<${AgentState} row=${summary}/>
       <span class="row acts"><${Buttons} acts=${acts(summary)} open=${open}/>
-      <${Opener} label="map a tier" role="operator">${(close) => html`<${MapTier} agent=${agent} onClose=${close} onDone=${answer.again}/>`}</${Opener}></span>`}</div>
+      <${Opener} label="map a tier" role="operator" onDone=${answer.again}>${(ends) => html`<${MapTier} agent=${agent} ...${ends}/>`}</${Opener}></span>`}</div>
     ${gone ? html`<${Fault} error=${answer.error}/>` : html`<${Answer} of=${answer}>${(view) => html`<${Parts} view=${view} open=${open}/>`}</${Answer}>`}${dialog}`;
 }

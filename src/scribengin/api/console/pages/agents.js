@@ -7,7 +7,7 @@ import {Buttons, useAct} from "../lib/opener.js";
 import {may} from "../lib/session.js";
 import {Answer, State, Tabs} from "../lib/ui.js";
 import {Window} from "../lib/window.js";
-import {acts, link} from "./agent.js";
+import {acts, AgentState, link} from "./agent.js";
 import {Gateways} from "./gateways.js";
 
 const RANKS = ["failed", "full", "away", "waiting", "paused", "running", "idle", "decommissioned"];
@@ -17,7 +17,7 @@ const worst = (a, b) => rank(a) - rank(b) || (b.oldest_age_s ?? 0) - (a.oldest_a
 
 const columns = (open) => [
   {name: "agent", kind: "name", of: (row) => html`<a href=${link(row.agent)}>${row.agent}</a><br/><span class="quiet">${row.group || "no group"}</span>`},
-  {name: "state", of: (row) => html`<${State} state=${row.state}/>`},
+  {name: "state", kind: "states", of: (row) => html`<${AgentState} row=${row}/>`},
   {name: "message", kind: "why", wide: true, about: (row) => row.message, of: (row) => row.message},
   {name: "backlog", kind: "number", of: (row) => html`${count(row.backlog)}<br/><span class="quiet">${bytes(row.waiting_bytes)}</span>`},
   {name: "oldest", kind: "number", wide: true, of: (row) => duration(row.oldest_age_s)},

@@ -4,9 +4,11 @@ import {Act, command, Until} from "../lib/act.js";
 import {path, send} from "../lib/api.js";
 import {count} from "../lib/format.js";
 import {link} from "../lib/flow.js";
-import {flows, useStore} from "../lib/live.js";
+import {maskedAs} from "../lib/diff.js";
+import {flows, useAnswer, useStore} from "../lib/live.js";
 import {may} from "../lib/session.js";
-import {Fault} from "../lib/ui.js";
+import {Sides} from "../lib/sides.js";
+import {Answer, Fault} from "../lib/ui.js";
 import {Graph} from "./flow.js";
 
 const PAUSE_MS = 600, LARGEST = 200_000;
@@ -46,6 +48,16 @@ function Problems({problems, jump}) {
   if (problems.length === 0) return html`<p role="status">No problems.</p>`;
   return html`<ul class="problems" aria-label="problems">${problems.map((each, nth) => html`<li key=${nth} class=${each.severity}>
     <button type="button" class="plain" onClick=${() => jump(each.line, each.column)}>line ${each.line}, column ${each.column}</button> ${each.severity}: ${each.message}${each.remedy && html` <span class="remedy">${each.remedy}</span>`} <span class="quiet">[${each.code}]</span></li>`)}</ul>`;
+}
+
+/** What runs, and the text; secrets are not compared. */
+function Running({flow, version, text}) {
+  const running = useAnswer(path`flows/${flow}/versions/${version}/text`);
+  return html`<h2>What runs, and this file</h2>
+    <${Answer} of=${running}>${(found) => {
+      const before = found.text.trimEnd();
+      return html`<${Sides} left=${{name: `what runs, version ${version}`, text: before}} right=${{name: "this file", text: maskedAs(before, text.trimEnd())}} same=${`What runs is this file: version ${version} of ${flow}.`}/>`;
+    }}</${Answer}>`;
 }
 
 function Plan({planned}) {
@@ -115,6 +127,7 @@ export default function Apply() {
     <div class="apply"><div><label for="text">flow file</label><textarea id="text" ref=${box} spellcheck=${false} rows="24" wrap="off" value=${text} onInput=${(event) => change(event.target.value)} onDrop=${dropped} onDragOver=${(event) => event.preventDefault()} placeholder="paste or drop a flow file"></textarea>
       <div class="row">${!text && html`<button type="button" onClick=${() => change(EXAMPLE)}>begin with an example</button>`}${text && html`<button type="button" onClick=${() => change("")}>clear</button>`}</div></div>
       <div aria-live="polite">${check.busy ? html`<p class="quiet">checking …</p>` : checked && html`<${Problems} problems=${checked.problems} jump=${jump}/>`}<${Fault} error=${check.error}/></div></div>
+    ${old && html`<${Running} flow=${flow} version=${old.version} text=${check.text}/>`}
     ${checked?.graph && html`<h2>${flow}${old ? html` <span class="quiet">runs in version ${old.version}</span>` : html` <span class="quiet">new</span>`}</h2><${Graph} graph=${checked.graph} flow=${flow} slow=${new Set()} dead=${new Map()} bare/>
       <div class="row"><label>folder where relative paths start <input value=${base} placeholder="/folder" onInput=${(event) => { setBase(event.target.value); setPlanned(null); }}/></label>
       <button type="button" class="main" disabled=${!ok || busy} onClick=${plan}>${busy ? "planning …" : "plan"}</button></div>`}

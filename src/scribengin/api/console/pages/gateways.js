@@ -41,7 +41,7 @@ export function Gateways() {
     return groups.map((group) => {
       const rows = gateways.filter((row) => row.group === group), name = group || "default";
       return html`<section key=${group} aria-label=${`group ${name}`}><div class="row"><h2 dir="auto">${group ? `Group ${group}` : "Gateways without a group"}</h2>
-        <${Opener} label="set chain" role="operator" aria-label=${`set chain of ${name}`}>${(close) => html`<${SetChain} group=${name} rows=${rows} onClose=${close} onDone=${answer.again}/>`}</${Opener}></div>
+        <${Opener} label="set chain" role="operator" aria-label=${`set chain of ${name}`} onDone=${answer.again}>${(ends) => html`<${SetChain} group=${name} rows=${rows} ...${ends}/>`}</${Opener}></div>
         <${Table} caption=${`gateways of ${name}`} rows=${rows} keyOf=${(row) => row.gateway} columns=${[
           {name: "gateway", of: (row) => row.gateway}, {name: "state", of: (row) => row.out ? html`<${State} state="disabled"/> ${row.out}` : html`<${State} state="up"/>`},
           {name: "cost", kind: "number", of: (row) => String(row.cost)}, {name: "agents", kind: "number", of: (row) => count(row.agents)}, {name: "url", of: (row) => html`<code>${row.url}</code>`},

@@ -35,8 +35,8 @@ function Group({group, open, again}) {
   const name = group.group;
   const ways = (row) => html`<span class="row">
     ${row.out && html`<${Buttons} acts=${[enable(name, row.member)]} open=${open} of=${row.member}/>`}
-    <${Opener} label="disable" role="operator" hidden=${row.out} aria-label=${`disable ${row.member}`}>${(close) => html`<${Disable} group=${name} member=${row.member} onClose=${close} onDone=${again}/>`}</${Opener}>
-    <${Opener} label="set cost" role="operator" aria-label=${`set cost of ${row.member}`}>${(close) => html`<${SetCost} group=${name} member=${row.member} cost=${row.cost} onClose=${close} onDone=${again}/>`}</${Opener}></span>`;
+    <${Opener} label="disable" role="operator" hidden=${row.out} aria-label=${`disable ${row.member}`} onDone=${again}>${(ends) => html`<${Disable} group=${name} member=${row.member} ...${ends}/>`}</${Opener}>
+    <${Opener} label="set cost" role="operator" aria-label=${`set cost of ${row.member}`} onDone=${again}>${(ends) => html`<${SetCost} group=${name} member=${row.member} cost=${row.cost} ...${ends}/>`}</${Opener}></span>`;
   return html`<section aria-label=${`group ${name}`}><h2 dir="auto">${name}</h2>
     <p>${group.flows.length === 0 ? "No flow names this group." : html`used by ${group.flows.map((flow) => html`<a href=${link(flow)}>${flow}</a> `)}`}</p>
     ${group.refused && html`<div class="fault"><p>The record of this group in the registry is not in force: ${group.refused}</p></div>`}

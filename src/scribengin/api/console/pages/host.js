@@ -81,6 +81,6 @@ export default function Host({node}) {
   return html`<p class="crumbs"><a href="#/hosts">Hosts</a> / </p>
     <div class="row"><h1 dir="auto">${node}</h1>${row && html`<${State} state=${row.state}/>
       <span class="row acts"><${Buttons} acts=${acts(row)} open=${open}/>
-      <${Opener} label="map a tier" role="operator">${(close) => html`<${MapTier} node=${node} onClose=${close} onDone=${answer.again}/>`}</${Opener}></span>`}</div>
+      <${Opener} label="map a tier" role="operator" onDone=${answer.again}>${(ends) => html`<${MapTier} node=${node} ...${ends}/>`}</${Opener}></span>`}</div>
     ${gone ? html`<${Fault} error=${answer.error}/>` : html`<${Answer} of=${answer}>${(view) => html`<${Parts} view=${view} open=${open}/>`}</${Answer}>`}${dialog}`;
 }

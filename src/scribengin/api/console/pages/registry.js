@@ -24,7 +24,7 @@ function parsed(text) {
 }
 
 /** The dialog that writes a record in place of the version that was read when it was opened. */
-function Edit({view, onClose, onDone}) {
+function Edit({view, again, onClose, onDone}) {
   const [base, setBase] = useState(view);
   const [text, setText] = useState(JSON.stringify(view.value ?? {}, null, 2));
   const [state, set] = useState({busy: false, error: null, done: false});
@@ -39,7 +39,7 @@ function Edit({view, onClose, onDone}) {
       onDone();
     } catch (error) {
       set({busy: false, error, done: false});
-      if (error.code === "revision-stale") onDone();
+      if (error.code === "revision-stale") again();
     }
   }
   function readAgain() {
@@ -85,8 +85,8 @@ function Record({view, again}) {
     ${view.damaged && html`<div class="fault"><p>The record is damaged: ${view.damaged}</p></div>`}
     ${view.value !== null ? html`<pre class="text" aria-label="record" tabindex="0" role="region">${JSON.stringify(view.value, null, 2)}</pre>` : !there && html`<p class="quiet">There is no record here, only names below.</p>`}
     ${view.writable && there && html`<div class="row">
-      <${Opener} label="edit" role="admin">${(close) => html`<${Edit} view=${view} onClose=${close} onDone=${again}/>`}</${Opener}>
-      <${Opener} label="delete" role="admin" class="danger">${(close) => html`<${Remove} view=${view} onClose=${close} onDone=${again}/>`}</${Opener}></div>`}
+      <${Opener} label="edit" role="admin" onDone=${again}>${(ends) => html`<${Edit} view=${view} again=${again} ...${ends}/>`}</${Opener}>
+      <${Opener} label="delete" role="admin" class="danger" onDone=${again}>${(ends) => html`<${Remove} view=${view} ...${ends}/>`}</${Opener}></div>`}
     ${view.children.length > 0 && html`<${Names} key=${view.path} view=${view}/>`}`;
 }
 

@@ -2,6 +2,7 @@
 import {Act, command} from "../lib/act.js";
 import {html, useState} from "../lib/html.js";
 import {path} from "../lib/api.js";
+import {pairsOf, pairsText} from "../lib/format.js";
 import {useAnswer} from "../lib/live.js";
 import {Buttons, Opener, useAct} from "../lib/opener.js";
 import {ROLES} from "../lib/session.js";
@@ -9,18 +10,12 @@ import {Answer, Copy, Moment, State, Table} from "../lib/ui.js";
 
 const RIGHTS = {agent: "only send records to gateways", viewer: "read", operator: "also pause, resume, drain, stop", editor: "also submit and delete flows", admin: "everything"};
 
-/** `team=shop, site=a` as an object; null if it is not valid. */
-function labelsOf(text) {
-  const pairs = text.split(",").map((each) => each.trim()).filter(Boolean).map((each) => each.split("="));
-  return pairs.every((pair) => pair.length === 2 && pair[0] && pair[1]) ? Object.fromEntries(pairs.map(([name, value]) => [name.trim(), value.trim()])) : null;
-}
-
 function Make({onClose, onDone}) {
   const [name, setName] = useState("");
   const [role, setRole] = useState("viewer");
   const [text, setText] = useState("");
   const [day, setDay] = useState("");
-  const labels = labelsOf(text);
+  const labels = pairsOf(text);
   const act = {
     title: "make a token", role: "admin", method: "POST", path: "tokens", disabled: !name.trim() || labels === null, body: {name: name.trim(), role, labels: labels ?? {}, until: day ? `${day}T00:00:00+00:00` : ""},
     command: command("scribengin", "token", "add", name.trim() || "NAME", "--role", role, ...Object.entries(labels ?? {}).flatMap(([label, value]) => ["--label", `${label}=${value}`]), ...(day ? ["--expires", day] : [])),
@@ -43,9 +38,9 @@ const over = (row) => row.until && Date.parse(row.until) < Date.now();
 export default function Tokens() {
   const answer = useAnswer("tokens", {every: 10});
   const [open, dialog] = useAct(answer.again);
-  return html`<div class="row"><h1>Tokens</h1><${Opener} label="make a token" role="admin">${(close) => html`<${Make} onClose=${close} onDone=${answer.again}/>`}</${Opener}></div>
+  return html`<div class="row"><h1>Tokens</h1><${Opener} label="make a token" role="admin" onDone=${answer.again}>${(ends) => html`<${Make} ...${ends}/>`}</${Opener}></div>
     <${Answer} of=${answer} empty="There is no token: this master accepts requests of its own machine without one.">${(rows) => html`<${Table} caption="tokens" rows=${rows} keyOf=${(row) => row.id} columns=${[
-      {name: "name", of: (row) => html`<strong>${row.name}</strong>`}, {name: "role", of: (row) => row.role}, {name: "labels", of: (row) => Object.entries(row.labels).map(([name, value]) => `${name}=${value}`).join(", ") || html`<span class="quiet">all flows</span>`},
+      {name: "name", of: (row) => html`<strong>${row.name}</strong>`}, {name: "role", of: (row) => row.role}, {name: "labels", of: (row) => pairsText(row.labels) || html`<span class="quiet">all flows</span>`},
       {name: "made", of: (row) => html`<${Moment} at=${row.at}/>`}, {name: "until", of: (row) => row.until ? html`<${Moment} at=${row.until}/> ${over(row) && html`<${State} state="expired"/>`}` : "never expires"},
       {name: "acts", of: (row) => html`<${Buttons} acts=${[revoke(row.name)]} open=${open} of=${row.name}/>`}]}/>`}</${Answer}>${dialog}`;
 }

@@ -1,14 +1,12 @@
 // The versions of a flow: who submitted each, when; the difference of two side by side; back to an earlier one.
-import {html, useMemo} from "../lib/html.js";
+import {html} from "../lib/html.js";
 import {command} from "../lib/act.js";
 import {path} from "../lib/api.js";
-import {diff} from "../lib/diff.js";
 import {FlowFrame, link} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
 import {Buttons, useAct} from "../lib/opener.js";
+import {Sides} from "../lib/sides.js";
 import {Answer, Moment, Table} from "../lib/ui.js";
-
-const NEAR = 3;  // unchanged lines around a change
 
 /** What happens with a rollback, and how it is asked for. */
 const rollback = (flow, version) => ({
@@ -20,20 +18,9 @@ const rollback = (flow, version) => ({
 
 function Difference({flow, from, to}) {
   const before = useAnswer(path`flows/${flow}/versions/${from}/text`), after = useAnswer(path`flows/${flow}/versions/${to}/text`);
+  const side = (answer) => ({name: `version ${answer.version}`, text: answer.text});
   return html`<h2>Version ${from} and version ${to}</h2>
-    <${Answer} of=${before}>${(left) => html`<${Answer} of=${after}>${(right) => html`<${Sides} left=${left} right=${right}/>`}</${Answer}>`}</${Answer}>`;
-}
-
-function Sides({left, right}) {
-  const pairs = useMemo(() => diff(left.text, right.text), [left.text, right.text]);
-  const changes = pairs.map(([one, other]) => one === null || other === null || one.text !== other.text);
-  const near = changes.map((_, nth) => changes.slice(Math.max(0, nth - NEAR), nth + NEAR + 1).some(Boolean));
-  if (!changes.some(Boolean)) return html`<p>The flow files are the same; the versions differ in their code, their resources, or in nothing.</p>`;
-  const cell = (line, sign) => html`<td class="number quiet">${line?.number ?? ""}</td><td class=${line && sign ? `line ${sign}` : "line"}>${line && sign ? html`<span class="unseen">${sign === "gone" ? "removed: " : "added: "}</span>` : ""}<code>${line?.text ?? ""}</code></td>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="difference"><table class="diff"><caption class="unseen">difference of ${left.file} in version ${left.version} and ${right.version}</caption>
-    <thead><tr><th scope="col"><span class="unseen">line</span></th><th scope="col">version ${left.version}</th><th scope="col"><span class="unseen">line</span></th><th scope="col">version ${right.version}</th></tr></thead>
-    <tbody>${pairs.map(([one, other], nth) => near[nth] ? html`<tr key=${nth}>${cell(one, changes[nth] && "gone")}${cell(other, changes[nth] && "new")}</tr>`
-      : near[nth - 1] || nth === 0 ? html`<tr key=${nth}><td colspan="4" class="quiet">…</td></tr>` : null)}</tbody></table></div>`;
+    <${Answer} of=${before}>${(left) => html`<${Answer} of=${after}>${(right) => html`<${Sides} left=${side(left)} right=${side(right)} same="The flow files are the same; the versions differ in their code, their resources, or in nothing."/>`}</${Answer}>`}</${Answer}>`;
 }
 
 export default function Versions({flow, query}) {
