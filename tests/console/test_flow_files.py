@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from scribengin.client.change_models import SetLimit
 from scribengin.plan.validate import validate_file
 from tests.api.flow_texts import FLOW, GUARDED
 
@@ -115,3 +116,20 @@ def test_two_versions_are_compared_and_one_of_them_comes_back(
     expect(dialog).to_contain_text("numbers is now wanted in version")
     page.reload()
     expect(page.locator(".diff .gone"), "the comparison is in the address").to_be_visible()
+
+
+def test_where_what_runs_differs_from_its_file_is_shown_with_what_undoes_it(scene: Scene, page: Page) -> None:
+    flow, file = scene.numbers(), scene.bench.folder / "flow.yaml"
+    scene.bench.client().limit(flow, SetLimit("", 500.0, None))
+    file.write_text(scene.bench.flow.replace("id % 2 = 1", "id % 3 = 1"))
+    page.goto(f"{scene.url}/#/flows/{flow}/versions")
+    row = page.get_by_role("region", name="set otherwise than in the file").get_by_role("row").nth(1)
+    expect(row.get_by_role("cell")).to_have_text(["limit of the flow", "none", "500 rows/s", f"scribengin limit {flow} --unset"])
+    difference = page.get_by_role("region", name="difference")
+    expect(difference).to_contain_text("id % 3 = 1")
+    expect(difference).to_contain_text("version 1, as submitted")
+    scene.bench.client().limit(flow, SetLimit("", None, None))
+    file.write_text(scene.bench.flow)
+    page.reload()
+    expect(page.get_by_text("No command has set anything otherwise than the file says.")).to_be_visible()
+    expect(page.get_by_text(f"{file} is as it was submitted.")).to_be_visible()

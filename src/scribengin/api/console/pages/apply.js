@@ -5,6 +5,7 @@ import {path, send} from "../lib/api.js";
 import {count} from "../lib/format.js";
 import {link} from "../lib/flow.js";
 import {maskedAs} from "../lib/diff.js";
+import {FileDifferences} from "../lib/file_differences.js";
 import {flows, useAnswer, useStore} from "../lib/live.js";
 import {may} from "../lib/session.js";
 import {Sides} from "../lib/sides.js";
@@ -53,7 +54,7 @@ function Problems({problems, jump}) {
 /** What runs, and the text; secrets are not compared. */
 function Running({flow, version, text}) {
   const running = useAnswer(path`flows/${flow}/versions/${version}/text`);
-  return html`<h2>What runs, and this file</h2>
+  return html`<h2>What runs, and this file</h2><${FileDifferences} flow=${flow} stamp=${version} alone/>
     <${Answer} of=${running}>${(found) => {
       const before = found.text.trimEnd();
       return html`<${Sides} left=${{name: `what runs, version ${version}`, text: before}} right=${{name: "this file", text: maskedAs(before, text.trimEnd())}} same=${`What runs is this file: version ${version} of ${flow}.`}/>`;

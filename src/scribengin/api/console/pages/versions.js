@@ -2,6 +2,7 @@
 import {html} from "../lib/html.js";
 import {command} from "../lib/act.js";
 import {path} from "../lib/api.js";
+import {FileDifferences} from "../lib/file_differences.js";
 import {FlowFrame, link} from "../lib/flow.js";
 import {useAnswer} from "../lib/live.js";
 import {Buttons, useAct} from "../lib/opener.js";
@@ -33,5 +34,6 @@ export default function Versions({flow, query}) {
       {name: "tiers", of: (row) => row.tiers.join(", ")}, {name: "package", of: (row) => html`<code>${row.package.slice(0, 12)}</code>`},
       {name: "compare", of: (row) => row.version > 1 && rows.some((each) => each.version === row.version - 1) ? html`<a href=${link(flow, `/versions?from=${row.version - 1}&to=${row.version}`)}>with ${row.version - 1}</a>${row.wanted ? "" : html`, <a href=${link(flow, `/versions?from=${row.version}&to=${rows.find((each) => each.wanted)?.version ?? rows[0].version}`)}>with the wanted one</a>`}` : "–"},
       {name: "act", of: (row) => row.wanted ? "" : html`<${Buttons} acts=${[rollback(flow, row.version)]} open=${open}/>`}]}/>${dialog}
-    ${from && to && html`<${Difference} flow=${flow} from=${from} to=${to}/>`}`}</${Answer}>`}</${FlowFrame}>`;
+    ${from && to && html`<${Difference} flow=${flow} from=${from} to=${to}/>`}
+    <h2>What runs, and its file</h2><${FileDifferences} flow=${flow} stamp=${rows.find((row) => row.wanted)?.version}/>`}</${Answer}>`}</${FlowFrame}>`;
 }
