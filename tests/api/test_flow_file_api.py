@@ -54,7 +54,7 @@ def test_a_version_that_is_not_the_newest_is_a_difference(bench: Bench, says: Ca
         bench.client().apply("numbers", Submit(package.id, "flow.yaml", str(bench.folder)), package.data, accept="again")
     assert says("rollback", "numbers", "1")["status"] == 0
     [found] = file_of(master)["differences"]
-    assert (found["what"], found["file"], found["runs"], found["undo"]) == ("version", "2", "1", "scribengin rollback numbers 2")
+    assert (found["what"], found["file"], found["runs"], found["undo"]) == ("desired version", "2", "1", "scribengin rollback numbers 2")
 
 
 def test_the_file_is_shown_as_it_is_now_if_it_is_here(bench: Bench) -> None:

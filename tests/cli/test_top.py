@@ -9,8 +9,7 @@ import msgspec
 from rich.console import Console
 
 from scribengin.cli.commands import top
-from scribengin.cli.commands.status import _going
-from scribengin.watching.flow_figures import FlowFigures, why_text
+from scribengin.watching.flow_figures import FlowFigures, going_text, why_text
 
 NOW: dict[str, Any] = {
     "heard_s": 0.4,
@@ -70,12 +69,13 @@ def test_what_holds_a_flow_up_that_is_behind_is_told_once() -> None:
 
 
 def test_status_says_it_in_a_sentence() -> None:
-    assert _going(NOW) == (
+    assert going_text("running", NOW) == (
         "in 41,250 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 1m04s; caught up in 12s; "
         "enrich takes 81% of the Batch; hot -> core grows by 90 rows/s"
     )
     quiet = {**NOW, "rows_in_per_s": 0.0, "rows_out_per_s": 0.0, "lag_rows": 0, "lag_bytes": 0, "catch_up_s": None, "bottleneck": ""}
-    assert _going(quiet) == "in 0 rows/s, out 0 rows/s; nothing waits"
+    assert going_text("running", quiet) == "in 0 rows/s, out 0 rows/s; nothing waits"
+    assert (going_text("stopped", NOW), going_text("running", None)) == ("", ""), "nothing is read, or nothing is known"
 
 
 def test_how_utilities_run_stands_below_the_flows() -> None:

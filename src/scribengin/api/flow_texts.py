@@ -12,7 +12,7 @@ from scribengin.api.planned import planned
 from scribengin.api.planner import ask_planner, records_for
 from scribengin.api.state_queries import StateQuery, role_of
 from scribengin.client.change_models import Topology
-from scribengin.client.flow_text_models import CheckedText, CheckText, FlowFile, FlowText, PlannedText, PlanText
+from scribengin.client.flow_text_models import CheckedText, CheckText, FlowFileView, FlowText, PlannedText, PlanText
 from scribengin.client.models import FLOW_NAME, Submit
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import flow_records
@@ -37,7 +37,7 @@ def flow_text_routes(may: Callable[[Any], Any]) -> APIRouter:
         found = asked.plane.planner.ask_once(query, records, records.get(SPEC(flow, str(version)).path))
         return asked.answer(msgspec.convert({"flow": flow, "version": version, **found}, FlowText))
 
-    @routes.get("/flows/{flow}/file", response_model=FlowFile)
+    @routes.get("/flows/{flow}/file", response_model=FlowFileView)
     def show_file(flow: str, asked: Annotated[ApiRequest, may(role_of("file"))]) -> Response:
         """The flow file of the desired version, as submitted and as it is now on this host, and where what runs differs from it: another
         version, resources, numbers of workers and rate limits that commands have set."""
@@ -45,7 +45,7 @@ def flow_text_routes(may: Callable[[Any], Any]) -> APIRouter:
         version = flow_records.read_flow(asked.registry, flow).desired.version
         found = ask_planner(asked.plane, StateQuery("file", flow, {"version": version}, (flow,), {flow: version}))
         differences = file_differences(asked.registry, flow, version, found["tiers"])
-        return asked.answer(FlowFile(flow, version, found["path"], found["text"], found["now"], differences))
+        return asked.answer(FlowFileView(flow, version, found["path"], found["text"], found["now"], differences))
 
     @routes.post("/flow-files/check", response_model=CheckedText)
     def check_text(wanted: CheckText, asked: Annotated[ApiRequest, may(role_of("check-text"))]) -> Response:

@@ -81,7 +81,7 @@ class FileDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowFile:
+class FlowFileView:
     """The flow file that the desired version came from, and where what runs differs from it.
 
     `path`: where it was when it was submitted. `text`: as it was submitted; `now`: as it is there now, null if this master's host has no

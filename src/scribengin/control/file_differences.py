@@ -45,7 +45,7 @@ def file_differences(registry: Registry, flow: str, version: int, declared: Mapp
 def _of_version(registry: Registry, flow: str, version: int) -> Iterator[FileDifference]:
     newest = max(versions_of(registry, flow), default=version)
     if newest != version:
-        yield FileDifference("version", str(newest), str(version), f"scribengin rollback {flow} {newest}")
+        yield FileDifference("desired version", str(newest), str(version), f"scribengin rollback {flow} {newest}")
 
 
 def _of_resources(registry: Registry, flow: str, version: int, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[FileDifference]:
@@ -53,8 +53,7 @@ def _of_resources(registry: Registry, flow: str, version: int, declared: Mapping
     for tier, says in declared.items():
         for field, name in _RESOURCES.items():
             if tier in runs and (now := getattr(runs[tier], field)) != says[field]:
-                value = show_bytes_exactly(says[field]) if field == "memory_bytes" else str(says[field])
-                undo = f"scribengin scale {flow}.{tier} --{name} {value}" if says[field] else ""
+                undo = _scaling(f"{flow}.{tier}", field, says[field])
                 yield FileDifference(f"{name} of tier {tier}", _shown(field, says[field]), _shown(field, now), undo)
 
 
@@ -71,6 +70,16 @@ def _of_limits(registry: Registry, flow: str) -> Iterator[FileDifference]:
         now = ", ".join(f"{rate:,.15g} {_RATES[kind]}" for kind, rate in rates.items())
         target = shlex.quote(f"{flow}:{name}" if name else flow)
         yield FileDifference(f"limit of {name or 'the flow'}", "none", now, f"scribengin limit {target} --unset")
+
+
+def _scaling(tier: str, field: str, value: int) -> str:
+    """The command that sets a resource of a tier; empty for Spark's default, which no command sets."""
+    match field:
+        case "cores":
+            return f"scribengin scale {tier} --cores {value}"
+        case "executors":
+            return f"scribengin scale {tier} --executors {value}"
+    return f"scribengin scale {tier} --memory {show_bytes_exactly(value)}" if value else ""
 
 
 def _shown(field: str, value: int) -> str:

@@ -137,14 +137,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "The flow has several queries",
         "Each query counts its Batches separately, so that a number alone does not name one.",
         "Name the query with `--query`.",
-        "tests/api/test_batches_api.py::test_one_batch_is_shown_with_its_decision",
-    ),
-    met(
-        "batch-unknown",
-        "The query has no details of such a Batch",
-        "The Batch is not decided yet, or its details were deleted after 30 days.",
-        "List the Batches that there are: `scribengin batch list FLOW`.",
-        "tests/api/test_batches_api.py::test_one_batch_is_shown_with_its_decision",
+        "tests/api/test_batches_api.py::test_a_batch_of_several_queries_needs_the_name_of_its_query",
     ),
     met(
         "query-gone",
@@ -176,8 +169,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "batch-unknown",
         "There is no such Batch",
-        "The query has not come so far.",
-        "Name an earlier one.",
+        "The query has not come so far, or the details of the Batch were deleted, after 30 days.",
+        "Name one that `scribengin batch list FLOW` shows.",
         "tests/control/test_verbs_up.py::test_a_flow_is_planned_goes_back_is_set_and_goes_on",
     ),
     met(
