@@ -5,7 +5,7 @@ import {bytes, count, duration, rate} from "../lib/format.js";
 import {FlowFrame, link, queriesOf} from "../lib/flow.js";
 import {corner, cut, Drawing, layOut, newGraph} from "../lib/graph.js";
 import {useAnswer} from "../lib/live.js";
-import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
+import {Answer, Facts, Fault, Moment, State, Table} from "../lib/ui.js";
 
 const WIDE = 190, HIGH = 62, GATE = 46;
 
@@ -115,7 +115,7 @@ function Parts({flow, view, node}) {
   const dead = new Map();
   (counts.data?.groups || []).forEach((group) => dead.set(group.step, (dead.get(group.step) || 0) + group.count - group.replayed));
   const now = metrics.data?.now;
-  return html`${now && html`<p class="now">in ${rate(now.rows_in_per_s)}, out ${rate(now.rows_out_per_s)}${now.delay_s ? `; the oldest that waits is ${duration(now.delay_s)} old` : ""}${now.bottleneck ? html`; <strong>${now.bottleneck}</strong>` : ""}</p>`}
+  return html`${now && html`<p class="now">in ${rate(now.rows_in_per_s)}, out ${rate(now.rows_out_per_s)}${now.delay_s ? html`; the oldest that waits is ${duration(now.delay_s)} old: it came at <${Moment} at=${metrics.at / 1000 - now.delay_s}/>` : ""}${now.bottleneck ? html`; <strong>${now.bottleneck}</strong>` : ""}</p>`}
     <${Answer} of=${graph}>${(shown) => html`<${Graph} graph=${shown} flow=${flow} slow=${slow} dead=${dead} chosen=${node}/>
       ${node && html`<${Panel} flow=${flow} graph=${shown} node=${node} view=${view} metrics=${metrics.data}/>`}`}</${Answer}>`;
 }
