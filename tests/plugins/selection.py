@@ -164,6 +164,7 @@ LONGEST = (
     "spark/test_vector_run.py",
     "docs/test_cookbook.py",
     "console/test_flow_parts.py",
+    "console/test_keyboard.py",
     "console/test_tasks.py",
 )
 """files of minutes; the others take up to one"""

@@ -24,7 +24,7 @@ const LAG_AGE = {title: "age of the oldest that waits", says: duration, lines: [
 /** The samples that are complete: the newest one still grows. */
 const complete = (samples, now) => (samples || []).filter((each) => each.at + each.step_s <= now);
 
-const lettersOf = (flow, row) => link(flow, `/dead?${new URLSearchParams({query: row.query, since: row.decided_at, until: new Date(Date.parse(row.decided_at) + 1).toISOString()})}`);
+const lettersOf = (flow, row) => link(flow, `/dead?${new URLSearchParams({query: row.query, ...(row.decided_at && {since: row.decided_at, until: new Date(Date.parse(row.decided_at) + 1).toISOString()})})}`);
 
 function Known({flow, row, rows, metrics, view}) {
   const before = rows.find((each) => each.tier === row.tier && each.query === row.query && each.batch === row.batch - 1);
