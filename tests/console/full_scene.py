@@ -85,15 +85,15 @@ def full_scene(bench: Bench, master: Served, token: str | None = None) -> Scene:
     return scene
 
 
-def bury(master: Served, *records: bytes) -> None:
-    """One Batch of the flow, with a dead letter of each record."""
+def bury(master: Served, *records: bytes, came: str = "") -> None:
+    """One Batch of the flow, with a dead letter of each record. `came`: the row as it came to the step."""
     folder = StateFolder(master.plane.packages.folder.parent / "state", FLOW)
     part = folder.query("kept")
     lineage = open_lineage(part, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["numbers"])
     writer = DeadWriter(part.dead, "attempt0")
     for number, record in enumerate(records, start=1):
         came_from = {"source": "numbers", "file": "a.jsonl", "line": number, "record": f"numbers/a.jsonl+{number}"}
-        failed = {"exception": "ValueError", "code_line": "steps.py:6", "payload": record, "form": "bytes", "alone": True}
+        failed = {"exception": "ValueError", "code_line": "steps.py:6", "payload": record, "form": "bytes", "alone": True, "came": came}
         id_ = f"numbers/a.jsonl:{number}#numbers"
         writer.write(DeadLetter(id_, "kept", 0, "numbers", "malformed", "id is not a BIGINT", **came_from, **failed))  # type: ignore[arg-type]
     segment = writer.close()

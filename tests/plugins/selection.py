@@ -165,6 +165,7 @@ LONGEST = (
     "docs/test_cookbook.py",
     "console/test_flow_parts.py",
     "console/test_keyboard.py",
+    "console/test_large_records.py",
     "console/test_tasks.py",
 )
 """files of minutes; the others take up to one"""
