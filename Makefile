@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge demo-console test test-rest test-all test-long test-hard test-install agent-pyz console-vendor check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-console bench-edge faults cuts sim-scale lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge demo-console test test-rest test-all test-long test-hard test-install agent-pyz console-vendor console-pictures check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-console bench-edge faults cuts sim-scale lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,9 @@ test-install: setup ## a wheel in empty environments: no extra, the agent, the l
 
 agent-pyz: setup ## one file that runs the agent with any CPython of a minor version: make agent-pyz [ARGS="--python 3.13 --machine aarch64"]
 	@$(BIN)/python .ci/agent_pyz.py $(ARGS)
+
+console-pictures: setup ## pictures of every page of the console beside their references: make console-pictures [FOLDER=build/console-pictures]
+	@PYTHONPATH=src:. $(BIN)/python -m pytest -q -m "" tests/console/test_pictures.py --pictures $(or $(FOLDER),build/console-pictures)
 
 console-vendor: setup ## the browser modules of the console, written from npm's packages, or compared with them: make console-vendor [ARGS="--check"]
 	@$(BIN)/python .ci/console_vendor.py $(ARGS)

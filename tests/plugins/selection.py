@@ -164,6 +164,10 @@ LONGEST = (
     "spark/test_vector_run.py",
     "docs/test_cookbook.py",
     "console/test_flow_parts.py",
+    "console/test_keyboard.py",
+    "console/test_large_records.py",
+    "console/test_pictures.py",
+    "console/test_tasks.py",
 )
 """files of minutes; the others take up to one"""
 
@@ -198,6 +202,7 @@ def needs(item: pytest.Item) -> frozenset[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="K/N", help="of what `make test` leaves out only the files of part K, from 1 to N")
+    parser.addoption("--pictures", metavar="FOLDER", help="keep the pictures of the console there, beside their references")
 
 
 def is_of_part(path: Path, part: str | None) -> bool:

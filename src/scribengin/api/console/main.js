@@ -6,35 +6,35 @@ import {clock, duration, zone} from "./lib/format.js";
 import {followFlows, lost, useAge, useStore} from "./lib/live.js";
 import {may, session} from "./lib/session.js";
 
-/** [pattern of the address, module, its place in the menu]; a name in the pattern becomes a property of the page. */
+/** [pattern of the address, module, its place in the menu, its name]; a name in the pattern becomes a property of the page. */
 const PAGES = [
-  ["/", "fleet", "Fleet"],
-  ["/flows/:flow", "flow", "Fleet"],
-  ["/flows/:flow/node/:node", "flow", "Fleet"],
-  ["/flows/:flow/batches", "batches", "Fleet"],
-  ["/flows/:flow/workers", "workers", "Fleet"],
-  ["/flows/:flow/dead", "dead", "Fleet"],
-  ["/flows/:flow/dead/:letter", "dead", "Fleet"],
-  ["/flows/:flow/trace", "trace", "Fleet"],
-  ["/flows/:flow/positions", "positions", "Fleet"],
-  ["/flows/:flow/versions", "versions", "Fleet"],
-  ["/flows/:flow/operations", "flow_operations", "Fleet"],
-  ["/flows/:flow/logs", "logs", "Fleet"],
-  ["/apply", "apply", "Apply"],
-  ["/workflows", "workflows", "Workflows"],
-  ["/workflows/:workflow", "workflows", "Workflows"],
-  ["/operations", "operations", "Operations"],
-  ["/groups", "groups", "Groups"],
-  ["/agents", "agents", "Agents"],
-  ["/agents/:agent", "agent", "Agents"],
-  ["/hosts", "hosts", "Hosts"],
-  ["/hosts/:node", "host", "Hosts"],
-  ["/quotas", "quotas", "Quotas"],
-  ["/peers", "peers", "Peers"],
-  ["/registry", "registry", "Registry"],
-  ["/registry/:path", "registry", "Registry"],
-  ["/tokens", "tokens", "Tokens"],
-  ["/audit", "audit", "Audit"],
+  ["/", "fleet", "Fleet", "Fleet"],
+  ["/flows/:flow", "flow", "Fleet", "Graph"],
+  ["/flows/:flow/node/:node", "flow", "Fleet", "Node"],
+  ["/flows/:flow/batches", "batches", "Fleet", "Batches"],
+  ["/flows/:flow/workers", "workers", "Fleet", "Workers"],
+  ["/flows/:flow/dead", "dead", "Fleet", "Dead letters"],
+  ["/flows/:flow/dead/:letter", "dead", "Fleet", "Dead letter"],
+  ["/flows/:flow/trace", "trace", "Fleet", "Trace"],
+  ["/flows/:flow/positions", "positions", "Fleet", "Positions"],
+  ["/flows/:flow/versions", "versions", "Fleet", "Versions"],
+  ["/flows/:flow/operations", "flow_operations", "Fleet", "Operations"],
+  ["/flows/:flow/logs", "logs", "Fleet", "Logs"],
+  ["/apply", "apply", "Apply", "Apply"],
+  ["/workflows", "workflows", "Workflows", "Workflows"],
+  ["/workflows/:workflow", "workflows", "Workflows", "Workflow"],
+  ["/operations", "operations", "Operations", "Operations"],
+  ["/groups", "groups", "Groups", "Groups"],
+  ["/agents", "agents", "Agents", "Agents"],
+  ["/agents/:agent", "agent", "Agents", "Agent"],
+  ["/hosts", "hosts", "Hosts", "Hosts"],
+  ["/hosts/:node", "host", "Hosts", "Node"],
+  ["/quotas", "quotas", "Quotas", "Quotas"],
+  ["/peers", "peers", "Peers", "Peers"],
+  ["/registry", "registry", "Registry", "Registry"],
+  ["/registry/:path", "registry", "Registry", "Registry"],
+  ["/tokens", "tokens", "Tokens", "Tokens"],
+  ["/audit", "audit", "Audit", "Audit"],
 ];
 
 /** [name, address, the role that it is for]. */
@@ -45,18 +45,21 @@ const MENU = [
 
 function found(hash) {
   const [path, query] = (hash.replace(/^#/, "") || "/").split("?");
-  for (const [pattern, module, place] of PAGES) {
+  for (const [pattern, module, place, name] of PAGES) {
     const names = [];
-    const shape = new RegExp(`^${pattern.replace(/:(\w+)/g, (_, name) => { names.push(name); return "([^/]+)"; })}$`);
+    const shape = new RegExp(`^${pattern.replace(/:(\w+)/g, (_, each) => { names.push(each); return "([^/]+)"; })}$`);
     const match = shape.exec(path);
     if (match) {
       try {
-        return {module, place, given: Object.fromEntries(names.map((name, nth) => [name, decodeURIComponent(match[nth + 1])])), query: new URLSearchParams(query)};
+        return {module, place, name, given: Object.fromEntries(names.map((each, nth) => [each, decodeURIComponent(match[nth + 1])])), query: new URLSearchParams(query)};
       } catch { break; }  // a % without a number
     }
   }
-  return {module: null, place: "", given: {}, query: new URLSearchParams()};
+  return {module: null, place: "", name: "Nothing is here", given: {}, query: new URLSearchParams()};
 }
+
+/** The title of the document: what the page is about, then its name. */
+const titled = ({name, given}) => `${[...Object.values(given).reverse(), name].join(", ")} – Scribengin`;
 
 const modules = new Map();
 
@@ -148,7 +151,6 @@ function Console() {
   useEffect(() => {
     const moved = () => {
       setHash(location.hash);
-      document.title = `${decodeURIComponent(location.hash.replace(/^#\//, "").split("?")[0]) || "fleet"} – Scribengin`;
       if (location.hash.split("?")[0] !== path.current) main.current?.focus({preventScroll: true});
       path.current = location.hash.split("?")[0];
     };
@@ -156,6 +158,7 @@ function Console() {
     return () => removeEventListener("hashchange", moved);
   }, []);
   useEffect(() => who === null ? undefined : followFlows(), [who === null]);
+  useEffect(() => { document.title = who === null ? "Scribengin" : titled(found(hash)); }, [who === null, hash]);
   if (who === null && problem?.status === 401) return html`<${SignIn} problem=${problem}/>`;
   if (who === null && problem) return html`<main id="main"><h1>No answer</h1><${Fault} error=${problem}/><button type="button" onClick=${() => location.reload()}>try again</button></main>`;
   if (who === null) return html`<p class="quiet" aria-busy="true">loading …</p>`;

@@ -1,5 +1,6 @@
 // One dead letter: what it was, why it failed, and what can be done with it.
 import {html, useState} from "./html.js";
+import {command} from "./act.js";
 import {path} from "./api.js";
 import {count} from "./format.js";
 import {link} from "./flow.js";
@@ -50,5 +51,6 @@ export function OneLetter({flow, letterKey, metrics}) {
   const where = `${path`flows/${flow}/dead-letters`}?${new URLSearchParams({prefix: letterKey, limit: 1})}`;
   const page = useAnswer(where, {stamp: useSeldom(decided(metrics))});
   return html`<p class="row"><a href=${link(flow, "/dead")}>all dead letters</a><${Again} of=${page}/></p>
+    ${page.error?.code === "answer-large" && html`<p>This dead letter is too large to be shown. Write it to a file: <code>${command("scribengin", "dead-letter", "export", flow, letterKey, "--to", "FILE")}</code></p>`}
     <${Answer} of=${page}>${({letters, withheld}) => letters.length ? html`<${Shown} key=${letterKey} flow=${flow} letter=${letters[0]} withheld=${withheld} onDone=${page.again}/>` : html`<p>No dead letter has the key <code>${letterKey}</code>: it was purged, or belongs to an earlier lineage.</p>`}</${Answer}>`;
 }

@@ -65,12 +65,16 @@ export function Copy({label, text}) {
     <button type="button" onClick=${copy} aria-label=${`copy ${label}`}>copy</button><span role="status">${said}</span></div>`;
 }
 
-/** A dialog above the page. The browser keeps the focus in it, and Escape closes it. */
+/** A dialog above the page. The browser keeps the focus in it, and Escape closes it. The focus goes back to what opened it; if that is gone, to the page. */
 export function Dialog({title, onClose, children, wide}) {
   const box = useRef(null);
   useEffect(() => {
-    box.current.showModal();
-    return () => box.current?.close();
+    const opener = document.activeElement, shown = box.current;
+    shown.showModal();
+    return () => {
+      shown.close();
+      if (!document.activeElement || document.activeElement === document.body || shown.contains(document.activeElement)) (opener?.isConnected ? opener : document.getElementById("main"))?.focus();
+    };
   }, []);
   return html`<dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose}>
     <header><h2>${title}</h2><button type="button" onClick=${onClose} aria-label="close">×</button></header>

@@ -24,7 +24,7 @@ const LAG_AGE = {title: "age of the oldest that waits", says: duration, lines: [
 /** The samples that are complete: the newest one still grows. */
 const complete = (samples, now) => (samples || []).filter((each) => each.at + each.step_s <= now);
 
-const lettersOf = (flow, row) => link(flow, `/dead?${new URLSearchParams({query: row.query, since: row.decided_at, until: new Date(Date.parse(row.decided_at) + 1).toISOString()})}`);
+const lettersOf = (flow, row) => link(flow, `/dead?${new URLSearchParams({query: row.query, ...(row.decided_at && {since: row.decided_at, until: new Date(Date.parse(row.decided_at) + 1).toISOString()})})}`);
 
 const STATE = {title: "rows in the state after each Batch", says: count, lines: [{name: "rows", colour: "link", of: (each) => each.state_rows}]};
 const BEHIND = {title: "the watermark, behind the time of the decision", says: duration, lines: [{name: "behind", colour: "warn", of: (each) => each.watermark && Math.max(0, each.at - Date.parse(each.watermark) / 1000)}]};

@@ -1,5 +1,6 @@
 // The dead letters of a flow: counts by step and reason, pages of them, and one of them.
 import {html} from "../lib/html.js";
+import {command} from "../lib/act.js";
 import {path} from "../lib/api.js";
 import {count} from "../lib/format.js";
 import {FlowFrame, link} from "../lib/flow.js";
@@ -10,7 +11,7 @@ import {Again, decided, useSeldom} from "../lib/planned.js";
 import {visible} from "../lib/record_bytes.js";
 import {Answer, Moment, State, Table} from "../lib/ui.js";
 
-const LIMIT = 50;
+const LIMIT = 50, FEW = 5;
 
 const list = (flow, which) => link(flow, `/dead${Object.keys(which).length ? `?${new URLSearchParams(which)}` : ""}`);
 
@@ -35,7 +36,8 @@ function Letters({flow, query, metrics}) {
   const which = chosen(Object.fromEntries(query)), after = query.get("after") || "";
   const stamp = useSeldom(metrics ? `${metrics.now?.dead} ${decided(metrics)}` : null);
   const counts = useAnswer(path`flows/${flow}/dead-letters/counts`, {stamp});
-  const page = useAnswer(`${path`flows/${flow}/dead-letters`}?${new URLSearchParams({...which, limit: LIMIT, ...(after && {after})})}`, {stamp});
+  const few = query.get("few") === "1" ? {few: 1} : {}, limit = few.few ? FEW : LIMIT;
+  const page = useAnswer(`${path`flows/${flow}/dead-letters`}?${new URLSearchParams({...which, limit, ...(after && {after})})}`, {stamp});
   const again = () => { counts.again(); page.again(); };
   const refresh = (acted) => { if (acted) again(); };
   const total = counts.data?.dead ?? 0, replayed = counts.data?.groups.some((group) => group.replayed > 0);
@@ -47,7 +49,9 @@ function Letters({flow, query, metrics}) {
     <p class="row">${total > 0 && html`<${Replay} flow=${flow} which=${which} label=${filters.length ? "replay the selected" : "replay all"} onDone=${refresh}/>`}
       ${replayed && html`<${Purge} flow=${flow} which=${which} replayed label=${filters.length ? "purge the selected that are replayed" : "purge those that are replayed"} onDone=${refresh}/>`}
       ${total > 0 && html`<${Purge} flow=${flow} which=${which} label=${filters.length ? "purge the selected" : "purge all"} onDone=${refresh}/>`}<${UndoPurge} flow=${flow} onDone=${again}/></p>
-    <${Answer} of=${page}>${(found) => html`<${Page} flow=${flow} page=${found} which=${which} after=${after}/>`}</${Answer}>`;
+    <${Answer} of=${page}>${(found) => html`<${Page} flow=${flow} page=${found} which=${{...which, ...few}} after=${after}/>`}</${Answer}>
+    ${page.error?.code === "answer-large" && (few.few ? html`<p>Open one of them by its example above, or write all to a file: <code>${command("scribengin", "dead-letter", "export", flow, "--to", "FILE")}</code></p>`
+    : html`<p>The records are large: <a href=${list(flow, {...which, few: 1, ...(after && {after})})}>show ${FEW} on a page</a></p>`)}`;
 }
 
 function Shown({flow, letter, query}) {

@@ -69,7 +69,7 @@ const COLUMNS = [
   {name: "waits", kind: "number", of: ({now}) => html`${waits(now)}${now?.delay_s ? html`<br/><span class="quiet">${duration(now.delay_s)} old</span>` : ""}`},
   {name: "trend", wide: true, of: (row) => html`<${Trend} kept=${trends.get(row.flow)}/>`},
   {name: "rows/s", kind: "number", wide: true, of: ({now}) => now ? html`${count(now.rows_in_per_s)} in<br/>${count(now.rows_out_per_s)} out` : "–"},
-  {name: "dead", kind: "number", wide: true, of: ({now}) => now ? count(now.dead) : "–"},
+  {name: "dead", kind: "number", wide: true, of: ({flow, now}) => !now ? "–" : now.dead ? html`<a href=${`#/flows/${encodeURIComponent(flow)}/dead`} aria-label=${`${count(now.dead)} dead letters of ${flow}`}>${count(now.dead)}</a>` : "0"},
   {name: "version", kind: "number", wide: true, about: (row) => `since ${moment(row.since)}`, of: (row) => html`v${row.version}<br/><span class="quiet">${row.since ? ago(row.since) : ""}</span>`},
 ];
 

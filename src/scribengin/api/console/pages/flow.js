@@ -6,7 +6,7 @@ import {FlowFrame, link, queriesOf} from "../lib/flow.js";
 import {corner, cut, Drawing, layOut, newGraph, useNear, useSight} from "../lib/graph.js";
 import {useAnswer, useFlowAnswer} from "../lib/live.js";
 import {Sample} from "../lib/node_sample.js";
-import {Answer, Facts, Fault, State, Table} from "../lib/ui.js";
+import {Answer, Facts, Fault, Moment, State, Table} from "../lib/ui.js";
 
 const WIDE = 190, HIGH = 62, GATE = 46;
 
@@ -125,7 +125,8 @@ function Parts({flow, view, node}) {
   const slow = new Set(queriesOf(metrics.data).map((query) => query.slowest?.node).filter((each) => each && said.includes(`${each} takes `)));
   const dead = new Map();
   (counts.data?.groups || []).forEach((group) => dead.set(group.step, (dead.get(group.step) || 0) + group.count - group.replayed));
-  return html`${metrics.data?.going && html`<p class="now">${metrics.data.going}</p>`}
+  const delay = metrics.data?.now?.delay_s;
+  return html`${metrics.data?.going && html`<p class="now">${metrics.data.going}${delay ? html`; the oldest came at <${Moment} at=${metrics.at / 1000 - delay}/>` : ""}</p>`}
     <${Answer} of=${graph}>${(shown) => html`<${Graph} graph=${shown} flow=${flow} slow=${slow} dead=${dead} chosen=${node}/>
       ${node && html`<${Panel} flow=${flow} graph=${shown} node=${node} view=${view} metrics=${metrics.data}/>`}`}</${Answer}>`;
 }
