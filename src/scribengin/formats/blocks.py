@@ -132,7 +132,7 @@ class LineBlock:
 class DamageBlock:
     """One record, or the rest of a file, that cannot be read: every decoder returns one `Bad` for it.
 
-    `reason` is `too-long` or `truncated`; `head` its first bytes, at most PAYLOAD_BYTES.
+    `reason` is `too-long` or `truncated`; `head` its first bytes, at most one more than PAYLOAD_BYTES.
     """
 
     file: str

@@ -53,6 +53,10 @@ def put(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
+LONG = b'{"x":"' + b"x" * (2 << 20) + b'","id":1}\n'
+"""a line that is longer than what a file's shape is recognised by"""
+
+
 @pytest.mark.parametrize(
     ("data", "options"),
     [
@@ -64,7 +68,10 @@ def put(path: Path, data: bytes) -> None:
         (b'[{"id":1},{"id":2}]', {"shape": "auto"}),
         (b'{"id":1}{"id":2}', {"shape": "auto"}),
         (b'{"id":1}\n{"id":2}\n', {"shape": "auto"}),
+        (LONG + b'{"id":2}\n', {"shape": "auto"}),
+        (LONG + b'{"id":2}\n', {"shape": "lines"}),
     ],
+    ids=lambda each: each[:40].decode() if isinstance(each, bytes) else str(each),
 )
 @pytest.mark.parametrize("packed", [False, True])
 def test_json_of_any_shape(tmp_path: Path, data: bytes, options: dict[str, str], packed: bool) -> None:

@@ -186,6 +186,7 @@ def test_other_paths_are_refused(path: str) -> None:
         (b'{"Records": [\n {"a":1}\n]}\n', "concatenated", 'records: "$.Records[*]"'),
         (b'{"a":1}{"a":2}', "concatenated", ""),
         (b'{"a": 1, "b": "cut\n{"a":2}\n{"a":3}\n', "lines", ""),
+        (b'{"a": "' + b"x" * (1 << 18), "lines", ""),  # the first of some lines may be longer than what is looked at
     ],
 )
 def test_what_a_file_is_by_how_it_begins(head: bytes, shape: str, says: str) -> None:

@@ -89,7 +89,7 @@ def _over_lines(head: bytes) -> tuple[str, list[str]] | None:
     fault = _fault(first)
     if head[:1] == b"[":
         return ("array", []) if fault == _CUT or (not fault and not rest.strip(_BLANK)) else None
-    if fault != _CUT:
+    if fault != _CUT or b"\n" not in head:  # a line that is longer than what was read may be one object
         return None
     try:
         value, _ = json.JSONDecoder().raw_decode(head.decode("utf-8", "replace"))

@@ -468,7 +468,9 @@ class FilesSource:
                     return
                 wrong = misshapen(head)
             if wrong:
-                yield DamageBlock(str(path), reason, wrong, 0, 1, head[:PAYLOAD_BYTES])
+                yield DamageBlock(
+                    str(path), reason, wrong, 0, 1, head[: PAYLOAD_BYTES + 1]
+                )  # of a longer one the letter says that it is cut
                 return
         if self._multiline:
             line = first_line if finder is None else finder(start)
