@@ -23,6 +23,8 @@ DIALOGS = {
     f"/flows/{FLOW}/dead": ["replay all", "purge all", "restore purged"],
     f"/flows/{FLOW}/dead/{LETTER}": ["replay"],
     f"/flows/{FLOW}/versions": ["roll back"],
+    "/quotas": ["set a quota"],
+    "/peers": ["set a peer"],
     "/groups": ["disable near", "set cost of near"],
     "/agents": ["drain web1"],
     "/agents?show=gateways": ["set chain of dmz"],

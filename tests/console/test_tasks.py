@@ -106,9 +106,7 @@ def test_a_flow_without_a_bound_says_since_when_the_oldest_waits(scene: Scene, p
     scene.reports("numbers", SLOW)
     visitor = Visitor(page, scene.url)
     visitor.click(page.get_by_role("link", name="numbers", exact=True))
-    expect(page.locator(".now")).to_contain_text(
-        re.compile(r"the oldest 5.*; the oldest came at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-    )
+    expect(page.locator(".now")).to_contain_text(re.compile(r"the oldest 5.*; the oldest came at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"))
     expect(page.locator(".now")).to_contain_text("odd takes 92% of the Batch")
 
 

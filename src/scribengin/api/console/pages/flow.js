@@ -6,7 +6,7 @@ import {FlowFrame, link, queriesOf} from "../lib/flow.js";
 import {corner, cut, Drawing, layOut, newGraph, useNear, useSight} from "../lib/graph.js";
 import {useAnswer, useFlowAnswer} from "../lib/live.js";
 import {Sample} from "../lib/node_sample.js";
-import {Answer, Facts, Fault, Moment, State, Table} from "../lib/ui.js";
+import {Answer, Facts, Moment, State, Table} from "../lib/ui.js";
 
 const WIDE = 190, HIGH = 62, GATE = 46;
 
@@ -84,8 +84,7 @@ function section(text, line) {
 
 function Configuration({flow, version, node}) {
   const file = useAnswer(path`flows/${flow}/versions/${version}/text`);
-  const line = file.data?.lines[node];
-  return line ? html`<h3>${file.data.file}, line ${line}</h3><pre class="text">${section(file.data.text, line)}</pre>` : html`<${Fault} error=${file.error}/>`;
+  return html`<${Answer} of=${file}>${({file: name, text, lines}) => lines[node] && html`<h3>${name}, line ${lines[node]}</h3><pre class="text">${section(text, lines[node])}</pre>`}</${Answer}>`;
 }
 
 /** Spark's own page about a worker, if its session has one. It listens only on the machine of the worker. */
