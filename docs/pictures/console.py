@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 from rich.console import Console
+from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from harness.browser import require_browser
@@ -26,15 +27,18 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 DEMO = HERE.parents[1] / "examples" / "console" / "demo.py"
-WIDE, HIGH, COLUMNS = 800, 560, 96
+WIDE, HIGH, SHOWN, COLUMNS = 1200, 480, 860, 112
+"""the size of the console, its width in the picture, and the width of the terminal in characters"""
 _ADDRESS = re.compile(r"Look around: (http\S+?)\.? ")
 _PAGE = """\
 <style>
-  body {{ margin: 0; padding: 14px; display: flex; gap: 14px; background: #e4e8ee; align-items: stretch; width: max-content; }}
+  body {{ margin: 0; }}
+  div.both {{ padding: 14px; display: flex; gap: 14px; align-items: flex-start; background: #e4e8ee; width: max-content; }}
   img, .terminal {{ border-radius: 8px; box-shadow: 0 1px 6px #0005; }}
-  .terminal {{ background: #0f1419; color: #d8dee6; padding: 12px 14px; font: 12.5px/1.4 "DejaVu Sans Mono", monospace; white-space: pre; }}
+  .terminal {{ align-self: stretch; background: #0f1419; color: #d8dee6; padding: 12px 14px; white-space: pre; }}
+  .terminal {{ font: 10.5px/1.45 "DejaVu Sans Mono", monospace; }}
 </style>
-<img src="data:image/png;base64,{picture}" width="{wide}" height="{high}"><div class="terminal">{text}</div>"""
+<div class="both"><img src="data:image/png;base64,{picture}" width="{wide}"><div class="terminal">{text}</div></div>"""
 
 
 def main() -> None:
@@ -48,7 +52,7 @@ def main() -> None:
                 browser = playwright.chromium.launch(executable_path=require_browser())
                 beside_each_other(browser, address)
                 alone(browser, address, "#/", "console-fleet.png", ".fleet-row")
-                alone(browser, address, "#/flows/full/node/slow", "console-flow.png", ".panel h3")
+                alone(browser, address, "#/flows/full/node/scored", "console-flow.png", ".panel h3")
                 browser.close()
         finally:
             demo.send_signal(signal.SIGINT)
@@ -61,8 +65,10 @@ def beside_each_other(browser: Browser, address: str) -> None:
     page.goto(address)
     expect(page.locator(".fleet-row").nth(5)).to_be_visible()
     text, picture = printed("top", "--once", master=address), page.screenshot()
-    page.set_content(_PAGE.format(picture=base64.b64encode(picture).decode(), wide=WIDE, high=HIGH, text=text))
-    page.locator("body").screenshot(path=HERE / "console-terminal.png")
+    page.close()
+    page = browser.new_page(viewport={"width": 2 * WIDE, "height": 2 * HIGH})  # without the console's content security policy
+    page.set_content(_PAGE.format(picture=base64.b64encode(picture).decode(), wide=SHOWN, text=text))
+    page.locator(".both").screenshot(path=HERE / "console-terminal.png")
     page.close()
 
 
@@ -93,7 +99,7 @@ def printed(*words: str, master: str) -> str:
     console = Console(record=True, width=COLUMNS, file=StringIO())
     console.print(Text(f"$ scribengin {' '.join(words)}", style="bold"))
     console.print(Text.from_ansi(said.decode().replace("\r", "")))
-    return console.export_html(inline_styles=True, code_format="{code}")
+    return console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def test_the_last_batches_are_a_table(tmp_path: Path) -> None:
     query = folder.query("kept")
     lineage = open_lineage(query, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["numbers"])
     counts = {"numbers": Counts(rows_in=3000, out=3000), "kept": Counts(rows_in=3000, out=3000)}
-    before = {"phases_s": {"plan": 0.25, "process": 1.0}}
+    before = {"phases_s": {"decide": 0.25, "plan": 0.25, "process": 0.75}}
     for number, offers in enumerate(((), ("kept",))):
         batch = BatchId("shop", "kept", lineage.id, number, 1)
         decision = Decision(batch, "hash", "f", (), (), (), counts, f"2026-01-01T00:00:0{number}.500+00:00", offers=offers, before=before)
@@ -52,7 +52,7 @@ def test_the_last_batches_are_a_table(tmp_path: Path) -> None:
     assert shown.output.splitlines() == [
         "Batch 0 of query kept, decided 2026-01-01T00:00:00Z, Term 1",
         "3,000 rows in, 3,000 out, 0 dead; published: yes",
-        "took plan 0.250 s, process 1.000 s",
+        "took plan 0.250 s, process 0.750 s, decide 0.250 s",
         "",
         "node        in    out  filtered  folded  dead  late",
         "numbers  3,000  3,000         0       0     0     0",

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Decision
 
 
+_PHASES = ("plan", "process", "decide", "publish")
+"""in the order in which a Batch passes them"""
+
+
 def last_batches(prepared: PreparedFlow, query: str = "", limit: int = 10) -> dict[str, Any]:
     """The last Batches of all queries together, or of one, newest first, as `batch list --json` prints them. Raises Refused if no query
     has that name."""
@@ -116,7 +120,7 @@ def _newest(decisions: Decisions, limit: int) -> Iterator[tuple[Decision, Mappin
 
 def _row(key: QueryKey, plan: QueryPlan, decision: Decision, measured: Mapping[str, Any], *, published: bool) -> dict[str, Any]:
     rows = query_rows(decision.counts, plan.sources, plan.sinks)
-    watermark_us = decision.times.get("watermark_us", 0)
+    watermark_us, phases = decision.times.get("watermark_us", 0), measured.get("phases_s")
     return {
         "tier": key.tier,
         "query": key.query,
@@ -126,7 +130,7 @@ def _row(key: QueryKey, plan: QueryPlan, decision: Decision, measured: Mapping[s
         "rows_out": rows.out,
         "dead": None if decision.open else sum(segment.rows for segment in decision.dead),
         "published": published,
-        "phases_s": measured.get("phases_s"),
+        "phases_s": None if phases is None else {phase: phases[phase] for phase in _PHASES if phase in phases},
         "state_rows": measured.get("state_rows"),
         "state_bytes": measured.get("state_bytes"),
         "watermark": instant_text(watermark_us) if watermark_us > 0 else None,

@@ -119,7 +119,7 @@ def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> Flow
 def why_text(state: str, reason: str, figures: FlowFigures | None, alerts: Sequence[str]) -> str:
     """What holds a flow up, for `top` and the console: firing alerts, the reason of its state, its bottleneck, and silent workers."""
     firing = f"alert: {', '.join(alerts)}" if alerts else ""
-    if figures is None or state == "stopped":  # a stopped flow has no worker that could report, and no bottleneck
+    if figures is None or state in ("stopped", "failed"):  # no worker could report, and there is no bottleneck
         return "; ".join(filter(None, [firing, reason]))
     silent = f"no report from {' and '.join(figures.silent)} for {show_duration(figures.heard_s)}" if figures.silent else ""
     # the bottleneck now is usually the same as when the flow fell behind, so it is not written twice

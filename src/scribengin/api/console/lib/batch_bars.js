@@ -47,7 +47,7 @@ export function BatchBars({rows, chosen, to}) {
 
 /** The seconds of the phases of one Batch as one bar. */
 export function Phases({phases}) {
-  const named = Object.entries(phases), all = named.reduce((sum, [, spent]) => sum + spent, 0);
+  const named = PHASES.filter((phase) => phase in phases).map((phase) => [phase, phases[phase]]), all = named.reduce((sum, [, spent]) => sum + spent, 0);
   if (!named.length || !all) return null;
   return html`<div class="phases" aria-hidden="true">${named.map(([name, spent], nth) => html`<span class=${`p${nth % 4}`} title=${name} style=${{flexGrow: spent / all}}></span>`)}</div>
     <p class="legend">${named.map(([name, spent], nth) => html`<span key=${name}><span class=${`key p${nth % 4}`}>${name}</span> ${seconds(spent)}</span> `)}</p>`;
