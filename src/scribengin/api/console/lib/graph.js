@@ -47,11 +47,19 @@ export function useSight() {
 
 const REST_MS = 1000;
 
-/** The newest value for what is in sight; elsewhere a value that is about a second old, so that it costs little. `nth`: spreads the changes of many over that time. */
-export function useNear(value, near, nth) {
-  const kept = useRef({value, due: 0});
-  if (near || performance.now() >= kept.current.due) kept.current = {value, due: performance.now() + REST_MS + (nth * 7) % REST_MS};
-  return kept.current.value;
+/**
+ * A function: (name, near, same, draw) => what `draw` returns. For what is not near, it is what was returned before, for about a second, so that it costs little;
+ * unless `same`, a text of what must be seen at once everywhere, has changed, or the places have.
+ */
+export function useNear(placed) {
+  const kept = useMemo(() => new Map(), [placed]);
+  return (name, near, same, draw) => {
+    const before = kept.get(name), now = performance.now();
+    if (before && !near && before.same === same && now < before.due) return before.drawn;
+    const drawn = draw();
+    kept.set(name, {drawn, same, due: now + REST_MS * (0.5 + Math.random())});  // not all at the same moment
+    return drawn;
+  };
 }
 
 /** The drawing: `below` the lines, the lines, and above them `children`; `drawn`: see `useSight`. Lines are drawn again only when places change. */

@@ -41,10 +41,9 @@ function figures(node) {
   return [rate(node.live.rows_per_s), waits].filter(Boolean).join(", ");
 }
 
-function Node({node, box, flow, slow, dead, chosen, bare, near, nth}) {
+function Node({node, box, flow, slow, dead, chosen, bare}) {
   const outer = node.kind === "source" || node.kind === "sink", name = cut(node.node), about = cut(outer ? `${node.kind}: ${node.about}` : node.about, 26);
-  const shown = useNear(node, near, nth);
-  const now = cut([figures(shown), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 26), look = dead ? "bad" : slow ? "slow" : "";
+  const now = cut([figures(node), slow ? "bottleneck" : "", dead ? `${count(dead)} dead` : ""].filter(Boolean).join(", "), 26), look = dead ? "bad" : slow ? "slow" : "";
   // a graph may have hundreds of nodes, and figures change often: what is as before is not compared again
   const fixed = useMemo(() => html`<rect width=${WIDE} height=${HIGH} rx="7"/><text x="10" y="20" font-weight="600">${name}</text>${" "}<text x="10" y="37" class="small">${about}</text>${" "}`, [name, about]);
   return useMemo(() => html`<a class=${`node ${look}`} href=${bare ? undefined : link(flow, `/node/${encodeURIComponent(node.node)}`)} aria-current=${chosen ? "true" : undefined} transform=${corner(box)}>
@@ -63,14 +62,17 @@ function Gate({gate, box}) {
 export function Graph({graph, flow, slow, dead, chosen, bare}) {
   const form = shape(graph);
   const placed = useMemo(() => place(graph), [form]);
-  const {boxes} = placed, [drawn, near] = useSight();
+  const {boxes} = placed, [drawn, near] = useSight(), unlessFar = useNear(placed);
   const tiers = graph.tiers.length > 1 && graph.tiers.map((tier) => {
     const box = boxes.get(`t ${tier.tier}`);
     return html`<g class="tier" transform=${corner(box)}><rect width=${box.width} height=${box.height} rx="9"/><text x="8" y="16" class="small">tier ${tier.tier}, ${tier.state || "created"}</text></g>`;
   });
   return html`<${Drawing} label=${`graph of ${flow}`} placed=${placed} below=${tiers} drawn=${drawn}>
     ${graph.channels.map((gate) => html`<${Gate} key=${gate.channel} gate=${gate} box=${boxes.get(`c ${gate.channel}`)}/>`)}
-    ${graph.nodes.map((node, nth) => html`<${Node} key=${node.node} node=${node} nth=${nth} box=${boxes.get(`n ${node.node}`)} near=${near(boxes.get(`n ${node.node}`))} flow=${flow} slow=${slow.has(node.node)} dead=${dead.get(node.node) || 0} chosen=${chosen === node.node} bare=${bare}/>`)}
+    ${graph.nodes.map((node) => {
+      const name = node.node, box = boxes.get(`n ${name}`), letters = dead.get(name) || 0;
+      return unlessFar(name, near(box), [flow, slow.has(name), letters, chosen === name].join(" "), () => html`<${Node} key=${name} node=${node} box=${box} flow=${flow} slow=${slow.has(name)} dead=${letters} chosen=${chosen === name} bare=${bare}/>`);
+    })}
   </${Drawing}>`;
 }
 
