@@ -440,3 +440,13 @@ def test_pages_are_accessible(
 ) -> None:
     page = shown(f"/flows/orders/{part.replace('KEY', letter_of(plane, 11).key)}")
     assert accessibility_faults(page) == []
+
+
+def test_the_hosts_page_shows_the_servers_of_zookeeper(shown: Callable[[str], Page]) -> None:
+    page = shown("/hosts")
+    servers = page.get_by_role("region", name="ZooKeeper servers", exact=True).get_by_role("row")
+    expect(servers).to_have_count(2)
+    expect(servers.nth(1).get_by_role("cell")).to_have_text([
+        re.compile(r"^127\.0\.0\.1:\d+$"), "standalone", re.compile(r"^3\.\d+"), re.compile(r"^\d+$"), "",
+    ])  # fmt: skip
+    expect(page.get_by_text("The session of this master is connected")).to_be_visible()

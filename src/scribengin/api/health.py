@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
@@ -11,9 +12,10 @@ from starlette.responses import Response
 from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.views import masters_of
-from scribengin.client.models import Health, MasterRow, MasterView
+from scribengin.client.models import Health, MasterRow, MasterView, RegistryLink, RegistryServer
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import SessionState
+from scribengin.registry.zookeeper_servers import server_states
 
 # `/v1/master`: a status summary of this master.
 
@@ -26,6 +28,14 @@ def master_routes(may: Callable[[Role], Any]) -> APIRouter:
     def show_master(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
         """This master: whether it leads, its Term, its last reconciliation and last decisions, flows by state; masters, nodes."""
         return asked.answer(_view(asked))
+
+    @routes.get("/v1/registry-servers", response_model=RegistryLink)
+    def show_registry(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
+        """The session of this master in the registry, and what each server of ZooKeeper says about itself. Takes up to two seconds."""
+        asked.check_all()
+        session = asked.registry.session()
+        servers = tuple(RegistryServer(**asdict(each)) for each in server_states(session.servers))
+        return asked.answer(RegistryLink(session.link.value, round(session.left_s, 1), servers))
 
     return routes
 

@@ -195,6 +195,28 @@ class MasterView:
     nodes: tuple[NodeRow, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RegistryServer:
+    """A server of the registry. `mode`: `leader`, `follower`, `observer` or `standalone`; empty if it does not serve, and `problem` says
+    why. `clients`: its number of connections."""
+
+    server: str
+    mode: str
+    version: str
+    clients: int | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryLink:
+    """The registry as this master sees it: the state of its session, the seconds for which that certainly lives, and the servers. A
+    registry in memory has none."""
+
+    link: Literal["connected", "suspended", "lost"]
+    left_s: float
+    servers: tuple[RegistryServer, ...]
+
+
 # Models of the REST API for groups.
 
 

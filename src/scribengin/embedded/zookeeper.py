@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
 from scribengin.embedded.server import HOST, LoneServer, check_port, java_command, start_server
+from scribengin.registry.zookeeper_servers import ask_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,6 @@ _HEAP_MIB = 256
 _READY_WITHIN_S = 120.0
 _ANSWER_S = 5.0
 _STARTING_ANSWER_S = 0.5  # a request between the opening of its socket and the loading of its data is never answered on that connection
-_ANSWER_BYTES = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +86,8 @@ class ZooKeeper(LoneServer):
     def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
         """True if the server serves: it reports its mode. (It answers `ruok` long before.)"""
         with suppress(OSError):
-            return b"\nMode: " in self._ask(b"srvr", timeout_s)
+            return b"\nMode: " in ask_server(HOST, self._port, b"srvr", timeout_s)
         return False
-
-    def _ask(self, word: bytes, timeout_s: float) -> bytes:
-        """The answer to one of ZooKeeper's four-letter commands."""
-        said = b""
-        with socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
-            connection.sendall(word)
-            while part := connection.recv(_ANSWER_BYTES):
-                said += part
-        return said
 
     def _write_config(self) -> Path:
         data = self.folder / "data"

@@ -122,11 +122,13 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegistrySession:
-    """A client's session at one moment. `left_s`: seconds for which it certainly lives; 0 or less once it may have expired."""
+    """A client's session at one moment. `left_s`: seconds for which it certainly lives; 0 or less once it may have expired. `servers`:
+    those of the registry, as `host:port`; none for one in memory."""
 
     id: int
     link: SessionState
     left_s: float
+    servers: tuple[str, ...] = ()
 
     @property
     def lives(self) -> bool:

@@ -152,7 +152,7 @@ class ZooKeeperSession:
         """The session at this moment."""
         with self._state:
             left_s = self._confirmed_s + self._granted_s - now_s() if self._id else 0.0
-            return RegistrySession(self._id, self._link, left_s)
+            return RegistrySession(self._id, self._link, left_s, self.address.servers)
 
     def close(self) -> None:
         """End the session. Closing twice is allowed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import statistics
 import threading
 import time
@@ -19,6 +18,7 @@ from scribengin.control.home import Home
 from scribengin.core.errors import ScribenginError
 from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import ATTEMPTS, CHANGES
+from scribengin.registry.zookeeper_servers import ask_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -155,9 +155,5 @@ def _histories(registry: Registry) -> list[int]:
 
 def _monitored(port: int) -> dict[str, str]:
     """ZooKeeper's own monitoring data."""
-    said = b""
-    with socket.create_connection((HOST, port), timeout=5.0) as connection:
-        connection.sendall(b"mntr")
-        while part := connection.recv(2**16):
-            said += part
+    said = ask_server(HOST, port, b"mntr", 5.0)
     return {name: value for name, _, value in (line.partition("\t") for line in said.decode().splitlines())}

@@ -24,9 +24,19 @@ const Nodes = ({nodes}) => html`<h2>Nodes</h2>${nodes.length === 0 ? html`<p cla
   {name: "cores", kind: "number", of: (row) => row.cores || "no limit"}, {name: "memory", kind: "number", of: (row) => row.memory_bytes ? bytes(row.memory_bytes) : "no limit"},
   {name: "workers", of: (row) => row.workers.join(", ") || "none"}, {name: "mapped tiers", of: (row) => row.mapped.join(", ") || "none"}, {name: "host", of: (row) => row.host}, {name: "since", of: (row) => html`<${Moment} at=${row.since}/>`}]}/>`}`;
 
+/** The servers of the registry, as they describe themselves. */
+function Servers() {
+  const answer = useAnswer("registry-servers", {every: 10});
+  return html`<h2>ZooKeeper</h2><${Answer} of=${answer}>${({link: state, left_s: left, servers}) => html`
+    <p>The session of this master is <${State} state=${state} look=${state === "connected" ? "good" : "bad"}/>${left > 0 && `, and lives for ${duration(left)} at least`}.</p>
+    ${servers.length === 0 ? html`<p class="quiet">The registry is in the memory of this process.</p>` : html`<${Table} caption="ZooKeeper servers" rows=${servers} keyOf=${(row) => row.server} columns=${[
+      {name: "server", of: (row) => row.server}, {name: "state", of: (row) => html`<${State} state=${row.mode || "no answer"} look=${row.mode ? "good" : "bad"}/>`},
+      {name: "version", of: (row) => row.version || "–"}, {name: "clients", kind: "number", of: (row) => count(row.clients)}, {name: "problem", of: (row) => row.problem}]}/>`}`}</${Answer}>`;
+}
+
 const RANKS = ["away", "decommissioned", "up"];
 
 export default function Hosts() {
   const answer = useAnswer("master", {every: 3});
-  return html`<h1>Hosts</h1><${Answer} of=${answer}>${(master) => html`<${Nodes} nodes=${[...master.nodes].sort((a, b) => RANKS.indexOf(a.state) - RANKS.indexOf(b.state))}/><${Masters} master=${master}/>`}</${Answer}>`;
+  return html`<h1>Hosts</h1><${Answer} of=${answer}>${(master) => html`<${Nodes} nodes=${[...master.nodes].sort((a, b) => RANKS.indexOf(a.state) - RANKS.indexOf(b.state))}/><${Masters} master=${master}/>`}</${Answer}><${Servers}/>`;
 }
