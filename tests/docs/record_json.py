@@ -82,7 +82,13 @@ COMMANDS = (
     (
         "batch list shop/flow.yaml",
         "The last Batches, newest first. `dead` is null while a store may still refuse rows, which are then part of `rows_out`. "
-        "`published` is true if the output is\nknown to be visible to readers.",
+        "`published` is true if the output is\nknown to be visible to readers. `phases_s`, and the size of the state after a Batch, are "
+        "recorded with the next one.",
+    ),
+    (
+        "batch show shop/flow.yaml 0",
+        "One Batch with its decision: the entries that it took of each source, its rows at each node, a receipt for each task output at "
+        "each sink.",
     ),
     ("dead-letter list shop/flow.yaml", "Dead letters by query, step and reason."),
     ("dead-letter show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is not UTF-8 is `payload_base64` instead."),

@@ -22,7 +22,7 @@ function Masters({master}) {
 const Nodes = ({nodes}) => html`<h2>Nodes</h2>${nodes.length === 0 ? html`<p class="quiet">No node has registered yet. One is started with: <code>scribengin server node</code></p>` : html`<${Table} caption="nodes" rows=${nodes} keyOf=${(row) => row.node} columns=${[
   {name: "node", of: (row) => html`<a href=${link(row.node)}>${row.node}</a>`}, {name: "state", of: (row) => html`<${State} state=${row.state}/>`},
   {name: "cores", kind: "number", of: (row) => row.cores || "no limit"}, {name: "memory", kind: "number", of: (row) => row.memory_bytes ? bytes(row.memory_bytes) : "no limit"},
-  {name: "workers", of: (row) => row.workers.join(", ") || "none"}, {name: "mapped tiers", of: (row) => row.mapped.join(", ") || "none"}, {name: "host", of: (row) => row.host}, {name: "since", of: (row) => html`<${Moment} at=${row.since}/>`}]}/>`}`;
+  {name: "Spark", of: (row) => row.spark || "in the workers"}, {name: "workers", of: (row) => row.workers.join(", ") || "none"}, {name: "mapped tiers", of: (row) => row.mapped.join(", ") || "none"}, {name: "host", of: (row) => row.host}, {name: "since", of: (row) => html`<${Moment} at=${row.since}/>`}]}/>`}`;
 
 /** The servers of the registry, as they describe themselves. */
 function Servers() {
