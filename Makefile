@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge demo-console test test-rest test-all test-long test-hard test-install agent-pyz console-vendor console-pictures check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-console bench-edge faults cuts sim-scale lock clean
+.PHONY: help setup demo demo-up demo-kafka demo-yarn demo-edge demo-console test test-rest test-all test-long test-hard test-install agent-pyz console-pictures console-vendor check fmt docs bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments bench-yarn bench-console bench-edge faults cuts sim-scale lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile

@@ -94,7 +94,23 @@ def test_the_rows_of_a_batch_are_those_of_its_ends(prepared: PreparedFlow) -> No
         "rows_out": 4,
         "dead": 1,
         "published": False,
+        "phases_s": None,
+        "state_rows": None,
+        "state_bytes": None,
+        "watermark": None,
     }
+
+
+def test_what_was_measured_of_a_batch_is_in_the_next_one(prepared: PreparedFlow) -> None:
+    before = {"phases_s": {"decide": 0.1, "plan": 0.2, "process": 3.0, "publish": 0.4}, "state_rows": 7, "state_bytes": 640}
+    decides(prepared, "kept", 0, 0)
+    decides(prepared, "kept", 1, 1, before=before, times={"watermark_us": 1_769_860_800_000_000})
+    newest, first = last_batches(prepared)["batches"]
+    assert (newest["phases_s"], newest["state_rows"], newest["watermark"]) == (None, None, "2026-01-31T12:00:00.000Z")
+    assert list(first["phases_s"].items()) == [("plan", 0.2), ("process", 3.0), ("decide", 0.1), ("publish", 0.4)]
+    assert (first["state_rows"], first["state_bytes"], first["watermark"]) == (7, 640, None)
+    (alone,) = last_batches(prepared, limit=1)["batches"]
+    assert alone["batch"] == 1
 
 
 def test_the_newest_batch_is_published_when_that_is_known(prepared: PreparedFlow) -> None:
