@@ -34,6 +34,7 @@ NAMES = {
     "agent": "web1",
     "name": "ann",
     "version": "1",
+    "batch": "0",
 }
 BODIES: dict[str, Any] = {
     "replay": {"dry_run": True},
