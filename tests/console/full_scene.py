@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import BatchId
-from scribengin.local.contract import EndView, QueryView
 from scribengin.state.contract import DeadLetter, Decision
 from scribengin.state.dead_letters import DeadWriter
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.lineage import open_lineage
-from tests.console.scene import Scene
+from tests.console.scene import BEHIND, Scene
 from tests.console.test_plane_pages import fill
 
 if TYPE_CHECKING:
@@ -20,22 +19,7 @@ if TYPE_CHECKING:
 
 FLOW = "numbers"
 LETTER = "kept:0:0"
-BUSY = QueryView(
-    "kept",
-    "running",
-    seconds=60.0,
-    batches=7,
-    rows_in=400,
-    rows_out=380,
-    dead=3,
-    rows_per_s=412.0,
-    lag_rows=12_345,
-    lag_s=95.0,
-    falls_behind=True,
-    slowest=("odd", 0.81),
-    sources={"numbers": EndView(400, 412.4, lag_rows=12_345, lag_s=95.0)},
-    sinks={"kept": EndView(380, 380.5)},
-)
+BUSY = replace(BEHIND, batches=7, slowest=("odd", 0.81), sources={FLOW: BEHIND.sources["orders"]})
 
 ADDRESSES = {
     "/": ("/", "Fleet", "Fleet"),
@@ -84,7 +68,7 @@ def full_scene(bench: Bench, master: Served, token: str | None = None) -> Scene:
     scene.submit(bench.flow.replace("id % 2", "id % 3"))
     scene.status(FLOW, "running")
     bury(master, b'{"id": "one"}', b'{"id": "<b>two</b>"}')
-    scene.reports(FLOW, replace(BUSY))
+    scene.reports(FLOW, BUSY)
     return scene
 
 

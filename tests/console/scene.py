@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.client.models import Submit
 from scribengin.control import flow_requests
 from scribengin.control.world import FlowSeen, ObservedTier, Wish, World
-from scribengin.local.contract import QueryView
+from scribengin.local.contract import EndView, QueryView
 from scribengin.registry.lease import Election
 from scribengin.registry.record_io import Stored, put, read_record
 from scribengin.registry.records import AlertSettings, Desired, StatusRecord, TierSpec
@@ -19,6 +19,22 @@ if TYPE_CHECKING:
     from tests.api.conftest import Bench, Served
 
 _PATH = "/data"
+BEHIND = QueryView(
+    "kept",
+    "running",
+    seconds=60.0,
+    rows_in=400,
+    rows_out=380,
+    dead=3,
+    rows_per_s=412.0,
+    lag_rows=12_345,
+    lag_s=95.0,
+    falls_behind=True,
+    slowest=("enrich", 0.81),
+    sources={"orders": EndView(400, 412.4, lag_rows=12_345, lag_s=95.0)},
+    sinks={"kept": EndView(380, 380.5)},
+)
+"""the report of a query that falls behind"""
 
 
 @dataclass

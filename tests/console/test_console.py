@@ -19,7 +19,7 @@ from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import EndView, QueryView
 from scribengin.watching.flow_figures import going_text
 from tests.api.conftest import says as says
-from tests.console.scene import Scene
+from tests.console.scene import BEHIND, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from tests.api.conftest import Bench
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\"> \u202ecba <script>document.title='run'</script>"
-BEHIND = QueryView(
-    "kept",
-    "running",
-    seconds=60.0,
-    rows_in=400,
-    rows_out=380,
-    dead=3,
-    rows_per_s=412.0,
-    lag_rows=12_345,
-    lag_s=95.0,
-    falls_behind=True,
-    slowest=("enrich", 0.81),
-    sources={"orders": EndView(400, 412.4, lag_rows=12_345, lag_s=95.0)},
-    sinks={"kept": EndView(380, 380.5)},
-)
 
 
 def names(page: Page) -> list[str]:

@@ -6,7 +6,8 @@ import socket
 import threading
 from contextlib import closing
 
-from scribengin.registry.zookeeper_servers import ZooKeeperServer, server_states
+from scribengin.registry.contract import RegistryServer
+from scribengin.registry.zookeeper_servers import server_states
 
 ANSWER = b"""\
 Zookeeper version: 3.9.4-7246445ec281f3dbf53dc54e970c914f39713903, built on 2025-08-19 19:53 UTC
@@ -37,7 +38,7 @@ def test_each_server_says_its_mode_or_why_not() -> None:
         taken.bind(("127.0.0.1", 0))  # a port on which none listens
         gone = f"127.0.0.1:{taken.getsockname()[1]}"
         found = server_states([follower, gone, forbidden, silent], 30.0)
-    assert found[0] == ZooKeeperServer(follower, "follower", "3.9.4", 7)
+    assert found[0] == RegistryServer(follower, "follower", "3.9.4", 7)
     assert (found[1].mode, found[1].problem) == ("", "it does not answer: Connection refused")
     assert "whitelist" in found[2].problem
     assert "with TLS" in found[3].problem

@@ -34,9 +34,7 @@ def version_text(given: PlanInput, version: int) -> dict[str, Any]:
     the version or its package is missing."""
     spec = version_of(given.registry, given.query.flow, version)
     path = given.packages.get(spec.package) / spec.path
-    types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
-    parsed = load_flow(path, environment={}, execute=False, base=Path(spec.base), **types)
-    text = path.read_text(encoding="utf-8")
+    text, parsed = _read(path, spec.base)
     if parsed.flow is None:  # a flow in Python is not executed here
         return {"file": spec.path, "text": text, "lines": {}}
     lines = {node: parsed.places.key((section, node)).line for section, node in _nodes(parsed.flow)}
@@ -61,12 +59,17 @@ def flow_file(given: PlanInput, version: int) -> dict[str, Any]:
     }
 
 
+def _read(path: Path, base: str) -> tuple[str, Parsed]:
+    """The text of a flow file, and what it says; nothing of it is executed. Raises as `load_flow`."""
+    types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
+    parsed = load_flow(path, environment={}, execute=False, base=Path(base), **types)
+    return path.read_text(encoding="utf-8"), parsed
+
+
 def _shown(path: Path, base: str, flow: str) -> str | None:
     """The text of a flow file without secrets; None if it cannot be read, or is not a file of that flow, for only such a one is shown."""
-    types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
     try:
-        text = path.read_text(encoding="utf-8")
-        parsed = load_flow(path, environment={}, execute=False, base=Path(base), **types)
+        text, parsed = _read(path, base)
     except (OSError, UnicodeDecodeError, ScribenginError):
         return None
     return _masked(text, parsed) if parsed.flow is not None and parsed.flow.name == flow else None
@@ -79,14 +82,7 @@ def check_text(_given: PlanInput, text: str) -> dict[str, Any]:
         path.write_text(text, encoding="utf-8")
         flow, problems = validate_file(path, os.environ)
         found = [
-            {
-                "severity": each.severity,
-                "code": each.code,
-                "line": each.place.line,
-                "column": each.place.column,
-                "message": each.message.replace(folder, ""),
-                "remedy": each.remedy.replace(str(path), _FILE),
-            }
+            each.as_json() | {"message": each.message.replace(folder, ""), "remedy": each.remedy.replace(str(path), _FILE)}
             for each in problems
         ]
         graph = None

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +11,7 @@ from starlette.responses import Response
 from scribengin.api.auth import Role
 from scribengin.api.plane import ApiRequest, Plane
 from scribengin.api.views import masters_of
-from scribengin.client.models import Health, MasterRow, MasterView, RegistryLink, RegistryServer
+from scribengin.client.models import Health, MasterRow, MasterView, RegistryLink
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import SessionState
 from scribengin.registry.zookeeper_servers import server_states
@@ -34,8 +33,7 @@ def master_routes(may: Callable[[Role], Any]) -> APIRouter:
         """The session of this master in the registry, and what each server of ZooKeeper says about itself. Takes up to two seconds."""
         asked.check_all()
         session = asked.registry.session()
-        servers = tuple(RegistryServer(**asdict(each)) for each in server_states(session.servers))
-        return asked.answer(RegistryLink(session.link.value, round(session.left_s, 1), servers))
+        return asked.answer(RegistryLink(session.link.value, round(session.left_s, 1), server_states(session.servers)))
 
     return routes
 

@@ -67,17 +67,8 @@ def preview_node(prepared: PreparedFlow, node: str, rows: int, sample: int) -> d
     return {
         "flow": prepared.name,
         "node": found.as_json(),
-        "problems": [
-            {
-                "severity": each.severity,
-                "code": each.code,
-                "line": each.place.line,
-                "column": each.place.column,
-                "message": each.message,
-                "remedy": each.remedy,
-            }
-            for each in preview.problems
-        ],
+        # a path of a package is of no use elsewhere
+        "problems": [{key: value for key, value in each.as_json().items() if key != "file"} for each in preview.problems],
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from scribengin.registry.contract import RegistryServer
 from scribengin.registry.records import FlowState, Goal
 
 # Request models accept exactly the keys that they declare.
@@ -193,18 +194,6 @@ class MasterView:
     states: Mapping[str, int] = field(default_factory=dict)
     masters: tuple[MasterRow, ...] = ()
     nodes: tuple[NodeRow, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryServer:
-    """A server of the registry. `mode`: `leader`, `follower`, `observer` or `standalone`; empty if it does not serve, and `problem` says
-    why. `clients`: its number of connections."""
-
-    server: str
-    mode: str
-    version: str
-    clients: int | None
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)

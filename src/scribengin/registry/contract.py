@@ -137,6 +137,18 @@ class RegistrySession:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryServer:
+    """A server of the registry. `mode`: `leader`, `follower`, `observer` or `standalone`; empty if it does not serve, and `problem` says
+    why. `version`: its release. `clients`: its number of connections."""
+
+    server: str
+    mode: str = ""
+    version: str = ""
+    clients: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryEntry:
     """A record as it was read.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from scribengin.registry.contract import RegistryServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,18 +17,6 @@ _ANSWER_BYTES = 2**16
 _MOST_BYTES = 2**20
 _WITHIN_S = 2.0
 _FACTS = re.compile(r"^(Mode|Zookeeper version|Connections): *([^,\n]*)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class ZooKeeperServer:
-    """One server. `mode`: `leader`, `follower`, `observer` or `standalone`; empty if it does not serve, and `problem` says why. `version`
-    is its release, `clients` its number of connections."""
-
-    server: str
-    mode: str = ""
-    version: str = ""
-    clients: int | None = None
-    problem: str = ""
 
 
 def ask_server(host: str, port: int, word: bytes, timeout_s: float) -> bytes:
@@ -40,7 +29,7 @@ def ask_server(host: str, port: int, word: bytes, timeout_s: float) -> bytes:
     return said
 
 
-def server_states(servers: Sequence[str], within_s: float = _WITHIN_S) -> tuple[ZooKeeperServer, ...]:
+def server_states(servers: Sequence[str], within_s: float = _WITHIN_S) -> tuple[RegistryServer, ...]:
     """The states of servers, given as `host:port`, in this order; all are asked at the same time."""
     if not servers:
         return ()
@@ -48,16 +37,16 @@ def server_states(servers: Sequence[str], within_s: float = _WITHIN_S) -> tuple[
         return tuple(pool.map(partial(_state_of, within_s=within_s), servers))
 
 
-def _state_of(server: str, within_s: float) -> ZooKeeperServer:
+def _state_of(server: str, within_s: float) -> RegistryServer:
     host, _, port = server.rpartition(":")
     try:
         said = ask_server(host.strip("[]"), int(port), b"srvr", within_s).decode(errors="replace")
     except OSError as error:
-        return ZooKeeperServer(server, problem=f"it does not answer: {error.strerror or error}")
+        return RegistryServer(server, problem=f"it does not answer: {error.strerror or error}")
     facts = dict(_FACTS.findall(said))
     if "Mode" not in facts:
         why = said.strip() or "it gives no answer to `srvr`; with TLS alone, it is not asked"
-        return ZooKeeperServer(server, problem=why)
+        return RegistryServer(server, problem=why)
     version = facts.get("Zookeeper version", "").partition("-")[0]
     clients = facts.get("Connections", "")
-    return ZooKeeperServer(server, facts["Mode"].strip(), version, int(clients) if clients.isdecimal() else None)
+    return RegistryServer(server, facts["Mode"].strip(), version, int(clients) if clients.isdecimal() else None)
