@@ -11,6 +11,7 @@ from kafka_tools import read_lines, write_lines
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import birth_of, within
 from scribengin.embedded.kafka import KafkaCluster, read_metadata
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,9 +60,9 @@ def test_what_is_up_is_not_started_again(kafka: KafkaCluster) -> None:
 
 
 def test_the_log_of_a_broker_can_be_read(kafka: KafkaCluster) -> None:
-    text = kafka.log().read_text()
-    assert "Kafka Server started" in text
-    assert "ERROR" not in text
+    log = kafka.log()
+    look_until(lambda: "Kafka Server started" in log.read_text(), "the broker, which answers before, writes that it has started", 60)
+    assert "ERROR" not in log.read_text()
 
 
 @pytest.mark.long
